@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Every macro of the library. Nothing here depends on build flags except the ABI tag and the code-generation tag.
+#ifndef FP8WIRE_CONFIG_HPP
+#define FP8WIRE_CONFIG_HPP
+
+#if defined(_MSVC_LANG) ? _MSVC_LANG < 202002L : __cplusplus < 202002L
+#error "fp8wire needs C++20: compile with -std=c++20 (nvcc: -std=c++20, Meson: cpp_std=c++20)"
+#endif
+
+/// major * 10000 + minor * 100 + patch. The one place of the version: version.hpp and meson.build follow it.
+#define FP8WIRE_VERSION 100
+
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define FP8WIRE_HD __host__ __device__
+#else
+#define FP8WIRE_HD
+#endif
+
+#define FP8WIRE_ALWAYS_INLINE inline __attribute__((always_inline))
+#define FP8WIRE_NOINLINE __attribute__((noinline))
+
+// Exceptions change function bodies, so a build without them lives in a namespace of its own: untagged, a program that
+// mixes both kinds of object file would terminate where it should throw.
+#if defined(__cpp_exceptions) || defined(__CUDACC__)
+#define FP8WIRE_ABI v0_1
+#define FP8WIRE_THROW(exception) throw exception
+#else
+#define FP8WIRE_ABI v0_1_nx
+#define FP8WIRE_THROW(exception) (static_cast<void>(exception), ::std::terminate())
+#endif
+#define FP8WIRE_ABI_BEGIN \
+  namespace fp8wire {     \
+  inline namespace FP8WIRE_ABI {
+#define FP8WIRE_ABI_END \
+  }                     \
+  }
+
+#endif
