@@ -2,6 +2,8 @@
 /// A borrowed batch x rows x cols tensor with row and batch strides, in elements.
 #ifndef FP8WIRE_CORE_MATRIX_VIEW_HPP
 #define FP8WIRE_CORE_MATRIX_VIEW_HPP
+#include <concepts>
+
 #include <fp8wire/core/expects.hpp>
 
 FP8WIRE_ABI_BEGIN
@@ -25,7 +27,10 @@ template <class T> struct matrix_view {
   FP8WIRE_HD constexpr matrix_view slice_of(i64 b) const noexcept {
     return {data + b * batch_stride, rows, cols, row_stride, 1, 0, col_stride};
   }
-  FP8WIRE_HD constexpr operator matrix_view<const T>() const noexcept {
+  /// To a read-only view. A template, since nvcc warns about a conversion to the class itself where T is const already.
+  template <class Other>
+    requires std::same_as<Other, const T> && (!std::same_as<Other, T>)
+  FP8WIRE_HD constexpr operator matrix_view<Other>() const noexcept {
     return {data, rows, cols, row_stride, batch, batch_stride, col_stride};
   }
 };

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The rectangle of weights that shares one scale.
+#ifndef FP8WIRE_QUANT_BLOCK_HPP
+#define FP8WIRE_QUANT_BLOCK_HPP
+#include <concepts>
+
+#include <fp8wire/core/bits.hpp>
+
+FP8WIRE_ABI_BEGIN
+
+/// Rows x Cols; an extent of `whole` covers the matrix: block<1, whole> is per row, block<whole, whole> per tensor.
+inline constexpr int whole = 0;
+
+template <int Rows, int Cols> struct block {
+  static_assert(Rows >= 0 && Cols >= 0, "a block has positive extents: use fp8wire::block<128, 128>, or fp8wire::whole");
+  static constexpr int rows = Rows, cols = Cols;
+};
+
+template <class B>
+concept block_shape = requires {
+  { B::rows } -> std::convertible_to<int>;
+  { B::cols } -> std::convertible_to<int>;
+};
+
+namespace detail {
+FP8WIRE_HD constexpr i64 block_extent(int extent, i64 matrix_extent) noexcept {
+  return extent == whole ? (matrix_extent > 0 ? matrix_extent : 1) : extent;
+}
+}  // namespace detail
+
+/// Rows of the scale matrix of a matrix with `rows` rows; ragged edge blocks count whole; none for no rows.
+template <block_shape Block> FP8WIRE_HD constexpr i64 scale_rows(i64 rows) noexcept {
+  return ceil_div(rows, detail::block_extent(Block::rows, rows));
+}
+/// Columns of the scale matrix of a matrix with `cols` columns.
+template <block_shape Block> FP8WIRE_HD constexpr i64 scale_cols(i64 cols) noexcept {
+  return ceil_div(cols, detail::block_extent(Block::cols, cols));
+}
+
+FP8WIRE_ABI_END
+#endif
