@@ -89,11 +89,11 @@ FP8WIRE_HD constexpr shape_check check_extents(i64 batch, i64 rows, i64 cols, i6
   if (batch > most) return {"batch exceeds 2^58", batch, most};
   if (rows > most - row_multiple) return {"rows exceed 2^58", rows, most};
   if (cols > most - col_multiple) return {"cols exceed 2^58", cols, most};
-  i64 count = 0;
-  if (__builtin_mul_overflow(round_up(rows, row_multiple), round_up(cols, col_multiple), &count) || count > most)
-    return {"rows x cols exceed 2^58 elements", rows, most};
-  if (__builtin_mul_overflow(count, batch, &count) || count > most)
-    return {"batch x rows x cols exceed 2^58 elements", batch, most};
+  // Divisions: the overflow builtins are not callable in device code.
+  const i64 stored_rows = round_up(rows, row_multiple), stored_cols = round_up(cols, col_multiple);
+  if (stored_rows > 0 && stored_cols > most / stored_rows) return {"rows x cols exceed 2^58 elements", rows, most};
+  const i64 matrix = stored_rows * stored_cols;
+  if (matrix > 0 && batch > most / matrix) return {"batch x rows x cols exceed 2^58 elements", batch, most};
   return {};
 }
 
