@@ -39,6 +39,14 @@ FP8WIRE_HD constexpr bool is_normal(u32 bits) noexcept { return magnitude(bits) 
 FP8WIRE_HD constexpr bool is_normal_power_of_two(u32 bits) noexcept { return is_normal(bits) && (bits & 0x007FFFFFu) == 0; }
 }  // namespace f32
 
+/// a * b of non-negative factors into `product`; false where it does not fit 63 bits.
+FP8WIRE_HD constexpr bool multiply_checked(i64 a, i64 b, i64& product) noexcept {
+  constexpr i64 largest = 0x7FFFFFFFFFFFFFFF;
+  if (a < 0 || b < 0 || (b != 0 && a > largest / b)) return false;
+  product = a * b;
+  return true;
+}
+
 /// ceil(count / size) for count >= 0, size > 0; cannot overflow.
 FP8WIRE_HD constexpr i64 ceil_div(i64 count, i64 size) noexcept { return count / size + (count % size != 0 ? 1 : 0); }
 

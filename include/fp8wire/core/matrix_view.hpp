@@ -48,8 +48,8 @@ template <class T> constexpr void expect_valid(const matrix_view<T>& view, const
   if (view.cols < 0) raise(what, view.cols, 0);
   if (view.batch < 0) raise(what, view.batch, 0);
   i64 count = 0;
-  if (__builtin_mul_overflow(view.batch, view.rows, &count) || __builtin_mul_overflow(count, view.cols, &count) ||
-      __builtin_mul_overflow(count, static_cast<i64>(sizeof(T)), &count))
+  if (!multiply_checked(view.batch, view.rows, count) || !multiply_checked(count, view.cols, count) ||
+      !multiply_checked(count, static_cast<i64>(sizeof(T)), count))
     raise(what, view.rows, view.cols);
   if (count > 0 && view.data == nullptr) raise(what, 0, count);
 }
