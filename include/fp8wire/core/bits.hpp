@@ -17,6 +17,7 @@ using u64 = std::uint64_t;
 using u32 = std::uint32_t;
 using u16 = std::uint16_t;
 using u8 = std::uint8_t;
+using i32 = std::int32_t;
 
 // __builtin_bit_cast, since std::bit_cast is not callable in device code without --expt-relaxed-constexpr.
 FP8WIRE_HD constexpr u32 bits_of(float value) noexcept { return __builtin_bit_cast(u32, value); }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The one type a framework names: recipe, naming and the pair of layouts.
+#ifndef FP8WIRE_MODEL_WIRE_FORMAT_HPP
+#define FP8WIRE_MODEL_WIRE_FORMAT_HPP
+#include <string>
+#include <vector>
+
+#include <fp8wire/core/error.hpp>
+#include <fp8wire/layout/row_major.hpp>
+#include <fp8wire/model/naming.hpp>
+#include <fp8wire/quant/recipe.hpp>
+
+FP8WIRE_ABI_BEGIN
+
+/// How codes and scales are laid out; one name for both, so that shuffled codes with canonical scales cannot be said.
+template <class Codes, class Scales> struct pair_layout {
+  using codes = Codes;
+  using scales = Scales;
+};
+using canonical = pair_layout<row_major, row_major>;
+
+/// Name, dtype and shape of a stored tensor.
+struct tensor_spec {
+  std::string name;
+  fp8wire::dtype dtype{};
+  std::vector<i64> shape;
+  bool operator==(const tensor_spec&) const = default;
+};
+
+/// A weight's extents as the quantizer sees them.
+struct matrix_extents {
+  i64 batch = 1, rows = 0, cols = 0;
+  bool operator==(const matrix_extents&) const = default;
+};
+
+/// 2-D [rows, cols] or 3-D [batch, rows, cols] of a weight.
+/// Errors: wrong_shape for other ranks and negative extents, overflow where the elements do not fit 63 bits.
+inline result<matrix_extents> extents_of(std::string_view weight, const std::vector<i64>& shape) {
+  if (shape.size() != 2 && shape.size() != 3)
+    return make_error(errc::wrong_shape, std::string(weight), "a quantized weight has 2 or 3 dimensions; its rank",
+                      static_cast<i64>(shape.size()), 2);
+  i64 count = 1;
+  for (const i64 extent : shape) {
+    if (extent < 0) return make_error(errc::wrong_shape, std::string(weight), "an extent is negative", extent, 0);
+    if (!multiply_checked(count, extent, count))
+      return make_error(errc::overflow, std::string(weight), "its elements do not fit 63 bits; an extent", extent, 0);
+  }
+  if (shape.size() == 2) return matrix_extents{1, shape[0], shape[1]};
+  return matrix_extents{shape[0], shape[1], shape[2]};
+}
+
+/// Converter, planner, receiver and engine configuration all read names, dtypes and shapes from here, so that they
+/// cannot disagree. `Naming` is a constexpr value of type `naming` ("namings::vllm").
+template <any_recipe Recipe, const naming& Naming, class Layout = canonical> struct wire_format {
+  using recipe = Recipe;
+  using layout = Layout;
+  static constexpr const fp8wire::naming& names = Naming;
+  static constexpr bool microscaling = is_microscaling<Recipe>;
+  /// The dtype that scales are labelled with: E8M0 bytes travel as the naming says, usually U8.
+  static constexpr dtype scale_dtype = std::same_as<stored_t<Recipe>, e8m0>   ? Naming.mx_dtype
+                                       : std::same_as<stored_t<Recipe>, bf16> ? dtype::bf16
+                                                                              : dtype::f32;
+
+  /// "codes;scales": what the bytes of the two tensors mean, for messages and manifests.
+  static constexpr detail::short_text encoding(float amax_floor = Recipe::num.amax_floor) noexcept {
+    detail::short_text text = detail::grid_text<Recipe>(amax_floor);
+    text << ";codes=" << Layout::codes::id << ";scales=" << Layout::scales::id << ";naming=" << Naming.id;
+    return text;
+  }
+  /// Grid id, naming and layout in one number.
+  static constexpr u64 id(float amax_floor = Recipe::num.amax_floor) noexcept { return hash(encoding(amax_floor).view()); }
+
+  /// Whether a weight of that shape can be sent at all; MXFP8 wants whole blocks in every row.
+  static error check(std::string_view weight, const std::vector<i64>& shape) {
+    const auto extents = extents_of(weight, shape);
+    if (!extents) return extents.error();
+    if (microscaling && extents->cols % 32 != 0)
+      return make_error(errc::wrong_shape, std::string(weight),
+                        "MXFP8 needs an inner dimension that is a multiple of 32; the remainder of " +
+                            std::to_string(extents->cols) + " / 32",
+                        extents->cols % 32, 0, condition::c5_geometry);
+    return {};
+  }
+
+  /// The two tensors that a weight becomes: codes under its own name, scales under the naming's.
+  /// Canonical layout keeps the weight's rank for the scales, always: K == 32 gives [N, 1].
+  /// Errors: those of `check`.
+  static result<std::vector<tensor_spec>> tensors(std::string_view weight, const std::vector<i64>& shape) {
+    if (error wrong = check(weight, shape)) return wrong;
+    const matrix_extents m = extents_of(weight, shape).value();
+    std::vector<i64> scales;
+    if (shape.size() == 3) scales.push_back(m.batch);
+    scales.push_back(scale_rows<typename Recipe::block>(m.rows));
+    scales.push_back(scale_cols<typename Recipe::block>(m.cols));
+    return std::vector<tensor_spec>{{std::string(weight), Recipe::element::stored_as, shape},
+                                    {names.scale_of(weight, microscaling), scale_dtype, std::move(scales)}};
+  }
+};
+
+/// Anything with the members of a wire_format.
+template <class Wire>
+concept any_wire_format = any_recipe<typename Wire::recipe> && requires(std::string_view weight, const std::vector<i64>& shape) {
+  { Wire::id(0.0f) } -> std::same_as<u64>;
+  { Wire::tensors(weight, shape) } -> std::same_as<result<std::vector<tensor_spec>>>;
+};
+
+FP8WIRE_ABI_END
+#endif
