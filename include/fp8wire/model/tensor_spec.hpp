@@ -25,9 +25,9 @@ struct tensor_spec {
 constexpr i64 bit_count(dtype type, std::span<const i64> shape) noexcept {
   i64 bits = 1;
   for (const i64 extent : shape) {
-    if (extent < 0 || __builtin_mul_overflow(bits, extent, &bits)) return -1;
+    if (!multiply_checked(bits, extent, bits)) return -1;
   }
-  return __builtin_mul_overflow(bits, i64{bit_width(type)}, &bits) ? -1 : bits;
+  return !multiply_checked(bits, i64{bit_width(type)}, bits) ? -1 : bits;
 }
 
 /// Bytes of a dense tensor, or -1 where bit_count is -1 or packed elements do not fill whole bytes.

@@ -8,6 +8,7 @@
 #include <fp8wire/core/error.hpp>
 #include <fp8wire/layout/row_major.hpp>
 #include <fp8wire/model/naming.hpp>
+#include <fp8wire/model/tensor_spec.hpp>
 #include <fp8wire/quant/recipe.hpp>
 
 FP8WIRE_ABI_BEGIN
@@ -18,14 +19,6 @@ template <class Codes, class Scales> struct pair_layout {
   using scales = Scales;
 };
 using canonical = pair_layout<row_major, row_major>;
-
-/// Name, dtype and shape of a stored tensor.
-struct tensor_spec {
-  std::string name;
-  fp8wire::dtype dtype{};
-  std::vector<i64> shape;
-  bool operator==(const tensor_spec&) const = default;
-};
 
 /// A weight's extents as the quantizer sees them.
 struct matrix_extents {

@@ -95,18 +95,14 @@ class manifest {
   u64 bytes_ = 0;
 };
 
-/// Bytes of a dense tensor. Errors: overflow; wrong_shape for negative extents and packed dtypes that do not fill bytes.
+/// Bytes of a dense tensor, as `byte_count`, with the reason where there is none.
+/// Errors: overflow; wrong_shape for negative extents and for packed dtypes that do not fill bytes.
 inline result<u64> stored_bytes(std::string_view name, fp8wire::dtype dtype, const std::vector<i64>& shape) {
-  i64 bits = bit_width(dtype);
-  bool zero = false;
-  for (const i64 extent : shape) {
-    if (extent < 0) return make_error(errc::wrong_shape, std::string(name), "an extent is negative", extent, 0);
-    zero = zero || extent == 0;
-  }
-  if (zero) return u64{0};
   for (const i64 extent : shape)
-    if (!multiply_checked(bits, extent, bits))
-      return make_error(errc::overflow, std::string(name), "its size in bits does not fit 63 bits; an extent", extent, 0);
+    if (extent < 0) return make_error(errc::wrong_shape, std::string(name), "an extent is negative", extent, 0);
+  const i64 bits = bit_count(dtype, shape);
+  if (bits < 0)
+    return make_error(errc::overflow, std::string(name), "its size in bits does not fit 63 bits; the rank", static_cast<i64>(shape.size()), 0);
   if (bits % 8 != 0) return make_error(errc::wrong_shape, std::string(name), "its bits do not fill bytes; the rest", bits % 8, 0);
   return static_cast<u64>(bits / 8);
 }
