@@ -46,6 +46,7 @@ inline constexpr i64 whole_run = i64{1} << 62;
 /// shape(): how one matrix is stored; its size times `packed` times batch is size().
 template <class Mapping>
 concept layout_mapping = requires(const Mapping m, index3 i, i64 offset) {
+  Mapping{offset, offset, offset};
   { m.batch } -> std::convertible_to<i64>;
   { m.rows } -> std::convertible_to<i64>;
   { m.cols } -> std::convertible_to<i64>;
