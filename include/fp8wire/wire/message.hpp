@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fp8wire/core/error.hpp>
+#include <fp8wire/detail/little_endian.hpp>
 
 FP8WIRE_ABI_BEGIN
 
@@ -41,6 +42,49 @@ struct message {
   message_kind kind{};
   std::vector<std::byte> payload;
 };
+
+/// The message that announces a published buffer: u32 protocol, u32 buffer, u64 plan hash, u64 version, u64 used bytes.
+inline message encode(const frame& announced) {
+  message made{message_kind::data, std::vector<std::byte>(32)};
+  std::byte* at = made.payload.data();
+  detail::store_le(at, announced.protocol);
+  detail::store_le(at + 4, announced.buffer);
+  detail::store_le(at + 8, announced.plan_hash);
+  detail::store_le(at + 16, announced.weight_version);
+  detail::store_le(at + 24, announced.used_bytes);
+  return made;
+}
+
+/// The frame of a data message; its numbers are still to be judged. Errors: unexpected for another kind, wrong_size.
+inline result<frame> decode_frame(const message& received) {
+  if (received.kind != message_kind::data)
+    return make_error(errc::unexpected, "", "a frame was expected; the kind of the message", static_cast<i64>(received.kind),
+                      static_cast<i64>(message_kind::data), condition::c7_transport);
+  if (received.payload.size() != 32)
+    return make_error(errc::wrong_size, "", "a frame has another size", static_cast<i64>(received.payload.size()), 32,
+                      condition::c7_transport);
+  const std::byte* at = received.payload.data();
+  return frame{detail::load_le<u32>(at), detail::load_le<u32>(at + 4), detail::load_le<u64>(at + 8),
+               detail::load_le<u64>(at + 16), detail::load_le<u64>(at + 24)};
+}
+
+/// The message by which a reader gives the slot of plan buffer `buffer` back.
+inline message encode_release(u32 buffer) {
+  message made{message_kind::release, std::vector<std::byte>(4)};
+  detail::store_le(made.payload.data(), buffer);
+  return made;
+}
+
+/// The buffer of a release message. Errors: unexpected for another kind, wrong_size.
+inline result<u32> decode_release(const message& received) {
+  if (received.kind != message_kind::release)
+    return make_error(errc::unexpected, "", "a release was expected; the kind of the message", static_cast<i64>(received.kind),
+                      static_cast<i64>(message_kind::release), condition::c7_transport);
+  if (received.payload.size() != 4)
+    return make_error(errc::wrong_size, "", "a release has another size", static_cast<i64>(received.payload.size()), 4,
+                      condition::c7_transport);
+  return detail::load_le<u32>(received.payload.data());
+}
 
 FP8WIRE_ABI_END
 #endif
