@@ -35,4 +35,33 @@
   }                     \
   }
 
+// SIMD code is compiled function by function, so that a plain -O2 build holds it and picks it at run time. Feature names are
+// those that g++ 11 and clang 14 both know. Device passes see none of it.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
+#define FP8WIRE_AVX2 __attribute__((target("avx2,fma")))
+#define FP8WIRE_AVX2_INLINE FP8WIRE_AVX2 inline __attribute__((always_inline))
+#define FP8WIRE_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi")))
+#define FP8WIRE_AVX512_INLINE FP8WIRE_AVX512 inline __attribute__((always_inline))
+#endif
+
+// Names the namespace of host code whose instructions follow the build flags: of two builds of one function the linker
+// keeps either, and a program whose other file has -mavx2 would run AVX2 where it must not.
+#if defined(__FAST_MATH__) && defined(__AVX512F__)
+#define FP8WIRE_CG cg_fast_avx512
+#elif defined(__FAST_MATH__) && defined(__AVX2__)
+#define FP8WIRE_CG cg_fast_avx2
+#elif defined(__FAST_MATH__) && defined(__AVX__)
+#define FP8WIRE_CG cg_fast_avx
+#elif defined(__FAST_MATH__)
+#define FP8WIRE_CG cg_fast
+#elif defined(__AVX512F__)
+#define FP8WIRE_CG cg_avx512
+#elif defined(__AVX2__)
+#define FP8WIRE_CG cg_avx2
+#elif defined(__AVX__)
+#define FP8WIRE_CG cg_avx
+#else
+#define FP8WIRE_CG cg_plain
+#endif
+
 #endif

@@ -15,6 +15,7 @@ struct quotient {
   using stored = float;
   static constexpr std::string_view id = "s=amax/max;x/s";
   static constexpr bool nan_poisons_amax = false;
+  static constexpr element_op op = element_op::divide;
   FP8WIRE_HD static constexpr scale_pair<float> make(float amax, limits bounds) noexcept {
     float scale = ieee::div(amax, bounds.element_max);
     if (f32::is_zero(bits_of(scale))) scale = 1.0f;

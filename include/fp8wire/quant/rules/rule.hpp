@@ -35,5 +35,17 @@ concept scale_rule = stored_scale<typename Rule::stored> && requires(float amax,
   { Rule::id } -> std::convertible_to<std::string_view>;    // stable text, hashed into the grid id
 };
 
+/// What a rule may promise about `apply` in a member `static constexpr element_op op`, so that vector code can serve it.
+/// It speaks of finite elements, operands that are positive and finite, and the code that comes out (a clamp that
+/// saturation repeats breaks no promise). A rule without the member is served by the scalar path, with the same bytes.
+enum class element_op : u8 {
+  multiply,    // x * operand, rounded once to FP32
+  divide,      // x / operand, rounded once to FP32
+  homogeneous  // odd, monotone, and apply(2x) == 2 apply(x) while nothing leaves the normal numbers
+};
+
+template <class Rule>
+concept promises_op = requires { { Rule::op } -> std::convertible_to<element_op>; };
+
 FP8WIRE_ABI_END
 #endif

@@ -14,6 +14,7 @@ struct te_fp32 {
   using stored = float;
   static constexpr std::string_view id = "m=max/amax;s=1/m;x*m";
   static constexpr bool nan_poisons_amax = false;
+  static constexpr element_op op = element_op::multiply;
   FP8WIRE_HD static constexpr float multiplier(float amax, limits bounds) noexcept {
     const u32 bits = bits_of(amax);
     if (!f32::is_finite(bits) || f32::is_zero(bits)) return 1.0f;
@@ -33,6 +34,7 @@ struct te_pow2 {
   using stored = float;
   static constexpr std::string_view id = "m=pow2_floor(max/amax);s=1/m;x*m";
   static constexpr bool nan_poisons_amax = false;
+  static constexpr element_op op = element_op::multiply;
   FP8WIRE_HD static constexpr scale_pair<float> make(float amax, limits bounds) noexcept {
     const float scale = float_of(bits_of(te_fp32::multiplier(amax, bounds)) & 0xFF800000u);
     return {ieee::div(1.0f, scale), scale};
@@ -48,6 +50,7 @@ struct te_mx {
   using stored = e8m0;
   static constexpr std::string_view id = "b=up(amax*rcp(max));x*2^(127-b)";
   static constexpr bool nan_poisons_amax = false;
+  static constexpr element_op op = element_op::multiply;
   FP8WIRE_HD static constexpr scale_pair<e8m0> make(float amax, limits bounds) noexcept {
     const e8m0 byte = e8m0_round_up(ieee::mul(amax, ieee::div(1.0f, bounds.element_max)));
     return {byte, reciprocal(byte)};
