@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Headers on their own. Usage: headers_test.py COMPILER FLAG...
+
+Each header compiles alone and twice in a row. All that need the standard library only also compile together under macros
+that others define, and without exceptions and RTTI. What a header drags in is counted in lines, which do not vary from run
+to run as seconds do.
+"""
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+import compiler
+import headers as house
+
+BUDGET = {0: 15_000, 1: 15_000, 2: 15_000, 3: 17_000, 4: 28_000, 5: 28_000, 8: 30_000}
+BUDGET_OF = {"fp8wire/core/error.hpp": 28_000}
+# What <complex.h>, <termios.h>, <sys/sysmacros.h>, windows.h, math headers and users' own code are known to define.
+HOSTILE = [*"ABCDEFGHIJKLMNOPQRSTUVWXYZ", "B0", "B1", "F0", "M1", "N1", "EPS", "small", "near", "far", "hyper", "interface",
+           "min(a, b)", "max(a, b)", "major(a)", "minor(a)", "makedev(a, b)", "IN", "OUT", "ERROR", "DEBUG", "TRUE", "FALSE",
+           "PI", "OVERFLOW", "UNDERFLOW", "DOMAIN", "CHECK", "REQUIRE", "unix", "linux"]
+
+
+def alone(command, root, header):
+    """Empty, 'needs ...' or what is wrong."""
+    text = (root / "include" / header).read_text(encoding="utf-8")
+    openmp = ["-fopenmp"] if "omp.h" in text or "pragma omp" in text else []
+    said = compiler.check_syntax([*command, *openmp], f"#include <{header}>\n" * 2)
+    lacking = re.search(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)", said)
+    if lacking and house.folder(header) in house.ADAPTERS and not lacking[1].startswith("fp8wire/"):
+        return f"needs {lacking[1]}"
+    return said
+
+
+def hostile_unit(root):
+    """Everything at once, under macros; the standard headers come first, since they may not be included under macros."""
+    free = house.dependency_free(root)
+    standard = {name for h in free for name in re.findall(r"^\s*#\s*include\s*<([a-z_]+|immintrin\.h)>",
+                                                          (root / "include" / h).read_text(encoding="utf-8"), re.MULTILINE)}
+    lines = [f"#include <{name}>" for name in sorted(standard)]
+    for macro in HOSTILE:
+        lines += [f"#undef {macro.split('(')[0]}", f"#define {macro} ] a macro of somebody else ["]
+    return "\n".join(lines + [f"#include <{h}>" for h in free]) + "\n"
+
+
+def lines_of(command, header):
+    _, text = compiler.run([*command, "-E", "-P", "-x", "c++", "-"], f"#include <{header}>\n")
+    return sum(1 for line in text.split("\n") if line.strip())
+
+
+def over_budget(command, header):
+    budget = BUDGET_OF.get(header, BUDGET.get(house.floor(header)))
+    if budget is None or header.endswith(".cuh"):
+        return ""
+    lines = lines_of(command, header)
+    return f"{lines} lines after -E -P, at most {budget}" if lines > budget else ""
+
+
+def problems(command, root):
+    """(what is wrong, what was left out), each as lines of text."""
+    all_headers = house.headers(root)
+    device = [h for h in all_headers if h.endswith(".cuh")]
+    host = [h for h in all_headers if h not in device]
+    wrong, skipped = [], [f"{h}: needs a CUDA compiler" for h in device]
+    for header, said in zip(host, compiler.each(lambda h: alone(command, root, h), host)):
+        if said.startswith("needs "):
+            skipped.append(f"{header}: {said}")
+        elif said:
+            wrong.append(f"{header} alone: {said}")
+    together = "".join(f"#include <{h}>\n" for h in house.dependency_free(root))
+    for name, extra, text in (("under hostile macros", [], hostile_unit(root)),
+                              ("without exceptions and RTTI", ["-fno-exceptions", "-fno-rtti"], together)):
+        if said := compiler.check_syntax([*command, *extra], text):
+            wrong.append(f"all headers {name}: {said}")
+    for header, said in zip(host, compiler.each(lambda h: over_budget(command, h), host)):
+        if said:
+            wrong.append(f"{header}: {said}")
+    return wrong, skipped
+
+
+def main():
+    command = sys.argv[1:]
+    wrong, skipped = problems(command, house.ROOT)
+    for text in skipped:
+        print(f"left out: {text}")
+    for text in wrong:
+        print(f"{text}\n")
+    print(f"{len(house.headers())} headers with {command[0]}: {len(wrong)} faults, {len(skipped)} left out")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
