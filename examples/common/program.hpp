@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What all programs share: exit codes, one message for each failure, and the check that standard output was written.
+#ifndef FP8WIRE_EXAMPLES_PROGRAM_HPP
+#define FP8WIRE_EXAMPLES_PROGRAM_HPP
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <fp8wire/core/error.hpp>
+#include <fp8wire/version.hpp>
+
+namespace programs {
+
+/// 0: done. 1: the input or the update was refused. 2: wrong usage, or something this build or machine cannot do.
+enum exit_code : int { done = 0, refused = 1, wrong_usage = 2 };
+
+/// Ends the program with exit code 1 or 2 and one message; `run` prints it.
+struct failure : std::runtime_error {
+  failure(exit_code with, const std::string& message) : std::runtime_error(message), code(with) {}
+  exit_code code;
+};
+template <class... Arguments> [[noreturn]] void refuse(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  throw failure(refused, fmt::format(text, std::forward<Arguments>(arguments)...));
+}
+template <class... Arguments> [[noreturn]] void misuse(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  throw failure(wrong_usage, fmt::format(text, std::forward<Arguments>(arguments)...));
+}
+
+/// Turns the library's errors into refusals.
+inline void must(const fp8wire::error& problem) {
+  if (problem) throw failure(refused, problem.message());
+}
+template <class Value> Value must(fp8wire::result<Value> outcome) {
+  must(outcome.error());
+  return std::move(outcome).value();
+}
+
+/// Whether escape sequences may go to that descriptor.
+inline bool colour_on(int descriptor) {
+  const char* no_colour = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  return (no_colour == nullptr || *no_colour == '\0') && isatty(descriptor) == 1 &&
+         !(terminal != nullptr && std::string_view(terminal) == "dumb");
+}
+
+/// A message on standard error: "fp8-convert: error: layers.0...".
+inline void complain(std::string_view program, std::string_view kind, std::string_view text) {
+  const bool colour = colour_on(STDERR_FILENO);
+  fmt::print(stderr, "{}: {}{}:{} {}\n", program, colour ? "\033[1;31m" : "", kind, colour ? "\033[0m" : "", text);
+}
+
+/// Data for standard output, or for the file an option names; "-" is standard output.
+inline void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+    refuse("standard output cannot be written: {}", std::strerror(errno));
+}
+
+/// Parses the command line, runs `body` and turns every way it can end into an exit code.
+/// A failure to write standard output (a full disk, a closed pipe) is a failure of the program.
+template <class Body> int run(CLI::App& app, int count, char** arguments, Body&& body) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error to report, not a death without a clean-up
+  const std::string name = app.get_name();
+  app.set_version_flag("--version", name + " " + std::string(fp8wire::version));
+  try {
+    try {
+      app.parse(count, arguments);
+    } catch (const CLI::CallForHelp&) {
+      print(app.help());
+      return std::fflush(stdout) == 0 ? done : refused;
+    } catch (const CLI::CallForVersion& version) {
+      print(std::string(version.what()) + "\n");
+      return std::fflush(stdout) == 0 ? done : refused;
+    } catch (const CLI::ParseError& wrong) {
+      misuse("{} (try {} --help)", wrong.what(), name);
+    }
+    const int code = body();
+    if (std::fflush(stdout) != 0) refuse("standard output cannot be written: {}", std::strerror(errno));
+    return code;
+  } catch (const failure& problem) {
+    std::fflush(stdout);
+    complain(name, "error", problem.what());
+    return problem.code;
+  } catch (const std::bad_alloc&) {
+    complain(name, "error", "out of memory");
+  } catch (const std::exception& problem) {
+    complain(name, "error", problem.what());
+  }
+  return refused;
+}
+
+}  // namespace programs
+#endif
