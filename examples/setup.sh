@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by examples/run.sh and tests/run.sh: installs what is missing, configures a build folder. Needs: cd to the project.
+
+die() {
+  echo "$*" >&2
+  exit 1
+}
+
+# as_root COMMAND...: directly or through sudo.
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    env DEBIAN_FRONTEND=noninteractive "$@"
+  elif command -v sudo >/dev/null 2>&1; then
+    sudo env DEBIAN_FRONTEND=noninteractive "$@"
+  else
+    die "These Debian packages are missing:$missing_packages
+Installing them needs root or sudo, and neither is here. As root:  apt-get install$missing_packages"
+  fi
+}
+
+# missing PACKAGE:PROBE...: prints the packages whose probe fails. A probe is a file, or a command on PATH.
+missing() {
+  for pair in "$@"; do
+    package=${pair%%:*}
+    probe=${pair#*:}
+    case $probe in
+      /*) for found in $probe; do [ -e "$found" ] || printf ' %s' "$package"; break; done ;;
+      *) command -v "$probe" >/dev/null 2>&1 || printf ' %s' "$package" ;;
+    esac
+  done
+}
+
+# What the library's programs need, and what its tests need on top.
+program_packages='g++:g++ meson:meson ninja-build:ninja pkg-config:pkg-config
+  libcli11-dev:/usr/include/CLI/CLI.hpp rapidjson-dev:/usr/include/rapidjson/reader.h
+  libfmt-dev:/usr/include/fmt/format.h libboost-dev:/usr/include/boost/interprocess/mapped_region.hpp'
+test_packages='doctest-dev:/usr/include/doctest/doctest.h cmake:cmake clang:clang++
+  libomp-dev:/usr/lib/llvm-*/lib/libomp.so python3-pip:/usr/bin/pip3'
+
+# install_missing PACKAGE:PROBE...: nothing to do is the usual case, and then nothing is asked of apt.
+install_missing() {
+  missing_packages=$(missing "$@")
+  [ -n "$missing_packages" ] || return 0
+  command -v apt-get >/dev/null 2>&1 ||
+    die "Missing here, by their Debian names:$missing_packages
+This machine has no apt-get: install them its own way, then run this again."
+  echo "Installing:$missing_packages"
+  log=$(mktemp)
+  # A package list that cannot be refreshed may still be good enough.
+  as_root apt-get update >"$log" 2>&1 || echo "apt-get update failed; going on with the package lists that are here" >&2
+  # shellcheck disable=SC2086  # a list of words
+  if ! as_root apt-get install -y --no-install-recommends $missing_packages >>"$log" 2>&1; then
+    cat "$log" >&2
+    rm -f "$log"
+    die "apt-get could not install:$missing_packages"
+  fi
+  rm -f "$log"
+  still_missing=$(missing "$@")
+  [ -z "$still_missing" ] || die "Installed, but still not found:$still_missing"
+}
+
+# configure FOLDER OPTION...: a new build folder, or the old one with these options; made anew where Meson cannot reuse it.
+configure() {
+  folder=$1
+  shift
+  fresh=''
+  if [ -d "$folder/meson-private" ]; then
+    meson setup --reconfigure "$folder" "$@" >"$folder/configure.log" 2>&1 && return 0
+    fresh=--wipe
+  elif [ -n "$(ls -A "$folder" 2>/dev/null)" ]; then
+    die "$folder is not empty and no build folder of Meson: move it away"
+  fi
+  log=$(mktemp)
+  # shellcheck disable=SC2086  # one word or none
+  if meson setup $fresh "$folder" "$@" >"$log" 2>&1; then
+    rm -f "$log"
+  else
+    cat "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+}
