@@ -6,19 +6,12 @@
 #include <vector>
 
 #include <fp8wire/core/error.hpp>
-#include <fp8wire/layout/row_major.hpp>
+#include <fp8wire/layout/pair_layout.hpp>
 #include <fp8wire/model/naming.hpp>
 #include <fp8wire/model/tensor_spec.hpp>
 #include <fp8wire/quant/recipe.hpp>
 
 FP8WIRE_ABI_BEGIN
-
-/// How codes and scales are laid out; one name for both, so that shuffled codes with canonical scales cannot be said.
-template <class Codes, class Scales> struct pair_layout {
-  using codes = Codes;
-  using scales = Scales;
-};
-using canonical = pair_layout<row_major, row_major>;
 
 /// A weight's extents as the quantizer sees them.
 struct matrix_extents {
@@ -44,7 +37,7 @@ inline result<matrix_extents> extents_of(std::string_view weight, const std::vec
 
 /// Converter, planner, receiver and engine configuration all read names, dtypes and shapes from here, so that they
 /// cannot disagree. `Naming` is a constexpr value of type `naming` ("namings::vllm").
-template <any_recipe Recipe, const naming& Naming, class Layout = canonical> struct wire_format {
+template <any_recipe Recipe, const naming& Naming, class Layout = canonical_layout> struct wire_format {
   using recipe = Recipe;
   using layout = Layout;
   static constexpr const fp8wire::naming& names = Naming;
