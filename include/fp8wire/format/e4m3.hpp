@@ -13,5 +13,11 @@ struct e4m3 : minifloat<minifloat_shape{4, 3, 7, specials::fn}> {
   static constexpr dtype stored_as = dtype::f8_e4m3;
 };
 
+/// E4M3 as another converter encodes it: e4m3_as<casts::torch_before_2_12>.
+template <cast_policy Policy> struct e4m3_as : minifloat<e4m3::shape, Policy> {
+  static constexpr std::string_view id = detail::cast_id_of<e4m3, Policy>.view();
+  static constexpr dtype stored_as = e4m3::stored_as;
+};
+
 FP8WIRE_ABI_END
 #endif

@@ -13,5 +13,11 @@ struct e5m2 : minifloat<minifloat_shape{5, 2, 15, specials::ieee}> {
   static constexpr dtype stored_as = dtype::f8_e5m2;
 };
 
+/// E5M2 as another converter encodes it: e5m2_as<casts::ml_dtypes>.
+template <cast_policy Policy> struct e5m2_as : minifloat<e5m2::shape, Policy> {
+  static constexpr std::string_view id = detail::cast_id_of<e5m2, Policy>.view();
+  static constexpr dtype stored_as = e5m2::stored_as;
+};
+
 FP8WIRE_ABI_END
 #endif

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Eight-bit floating-point formats from their parameters: encode rounds to nearest even, decode is exact.
+/// Eight-bit floating-point formats from their parameters: encode rounds to nearest, decode is exact.
 #ifndef FP8WIRE_FORMAT_MINIFLOAT_HPP
 #define FP8WIRE_FORMAT_MINIFLOAT_HPP
 #include <string_view>
 
 #include <fp8wire/core/bits.hpp>
 #include <fp8wire/core/dtype.hpp>
+#include <fp8wire/format/cast_policy.hpp>
 
 FP8WIRE_ABI_BEGIN
 
@@ -20,17 +21,6 @@ enum class specials : u8 {
 struct minifloat_shape {
   int exponent_bits, mantissa_bits, bias;
   specials kind;
-};
-
-/// What an encoder does where converters disagree (docs/numerics.md has the table of who does what).
-struct cast_policy {
-  enum class overflow : u8 { saturate, special };  // special: Inf, or NaN where the format has no Inf
-  enum class nan_sign : u8 { drop, keep };
-
-  overflow beyond_largest = overflow::saturate;  // finite values that round beyond the largest
-  overflow infinity = overflow::saturate;        // Inf itself
-  nan_sign nan = nan_sign::drop;
-  bool quiet_nan_is_lowest = false;              // ml_dtypes writes E5M2 NaN as 7E, everybody else as 7F
 };
 
 /// An element format: `encode` and `decode` are total, constexpr and the same on host and device.
@@ -53,7 +43,7 @@ template <minifloat_shape Shape, cast_policy Policy = cast_policy{}> struct mini
                                      : u8{0x7F};
   static constexpr u8 infinity_code = Shape.kind == specials::ieee ? static_cast<u8>(max_code + 1) : nan_code;
 
-  /// The code of `value`, rounded once to nearest even.
+  /// The code of `value`, rounded once.
   FP8WIRE_HD static constexpr u8 encode(float value) noexcept {
     const u32 bits = bits_of(value);
     const u32 magnitude = f32::magnitude(bits);
@@ -66,7 +56,7 @@ template <minifloat_shape Shape, cast_policy Policy = cast_policy{}> struct mini
     return signed_code(static_cast<u8>(code), sign);
   }
 
-  /// The value of `code`; NaN codes give the positive quiet NaN with the code's sign.
+  /// The value of `code`; NaN codes give the quiet NaN with the code's sign (fnuz: the positive one).
   FP8WIRE_HD static constexpr float decode(u8 code) noexcept {
     const u32 sign = static_cast<u32>(code & 0x80) << 24;
     const u32 magnitude = code & 0x7F;
@@ -92,27 +82,46 @@ template <minifloat_shape Shape, cast_policy Policy = cast_policy{}> struct mini
   static constexpr float max = decode(max_code);
 
  private:
+  FP8WIRE_HD static constexpr u32 shifted(u64 significand, int shift) noexcept {
+    if (Policy.round == cast_policy::rounding::nearest_even) return static_cast<u32>(shift_right_even(significand, shift));
+    return static_cast<u32>((significand + (u64{1} << (shift - 1))) >> shift);
+  }
   FP8WIRE_HD static constexpr u32 round(u32 magnitude) noexcept {
     constexpr int smallest_exponent = 1 - Shape.bias;  // of a normal number
     const int exponent = static_cast<int>(magnitude >> 23) - 127;
-    if (exponent >= smallest_exponent)
-      return static_cast<u32>(shift_right_even(magnitude - (static_cast<u32>(127 - Shape.bias) << 23), dropped_bits));
+    if (exponent >= smallest_exponent) return shifted(magnitude - (static_cast<u32>(127 - Shape.bias) << 23), dropped_bits);
     const int shift = dropped_bits + smallest_exponent - exponent;
     if (shift > 25) return 0;  // below half of the smallest subnormal, FP32 subnormals among them
-    return static_cast<u32>(shift_right_even((magnitude & f32::mantissa_mask) | 0x800000, shift));
+    return shifted((magnitude & f32::mantissa_mask) | 0x800000, shift);
   }
   FP8WIRE_HD static constexpr u8 signed_code(u8 code, u32 sign) noexcept {
     if (Shape.kind == specials::fnuz && code == 0) return 0;
     return static_cast<u8>(code | sign);
   }
   FP8WIRE_HD static constexpr u8 nan(u32 sign) noexcept {
-    if (Shape.kind == specials::fnuz || Policy.nan == cast_policy::nan_sign::drop) return nan_code;
-    return static_cast<u8>(nan_code | sign);
+    switch (Policy.nan) {
+      case cast_policy::nan_to::signed_nan: return Shape.kind == specials::fnuz ? nan_code : static_cast<u8>(nan_code | sign);
+      case cast_policy::nan_to::positive_max: return max_code;
+      case cast_policy::nan_to::negative_max: return static_cast<u8>(max_code | 0x80);
+      case cast_policy::nan_to::signed_max: return static_cast<u8>(max_code | sign);
+      case cast_policy::nan_to::zero: return 0;
+      default: return nan_code;
+    }
   }
   FP8WIRE_HD static constexpr u8 special(u32 sign) noexcept {
     return Shape.kind == specials::fnuz ? nan_code : static_cast<u8>(infinity_code | sign);
   }
 };
+
+/// Whether two formats give every finite value the same code; a fast path written for one then serves the other wherever
+/// a block holds neither NaN nor Inf and no product of it overflows FP32.
+template <class A, class B> inline constexpr bool same_for_finite = false;
+template <class A, class B>
+  requires requires { A::shape.kind, B::shape.kind, A::policy.nan, B::policy.nan; }
+inline constexpr bool same_for_finite<A, B> =
+    A::shape.exponent_bits == B::shape.exponent_bits && A::shape.mantissa_bits == B::shape.mantissa_bits &&
+    A::shape.bias == B::shape.bias && A::shape.kind == B::shape.kind && A::policy.round == B::policy.round &&
+    A::policy.beyond_largest == B::policy.beyond_largest;
 
 FP8WIRE_ABI_END
 #endif

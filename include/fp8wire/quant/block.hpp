@@ -3,8 +3,10 @@
 #ifndef FP8WIRE_QUANT_BLOCK_HPP
 #define FP8WIRE_QUANT_BLOCK_HPP
 #include <concepts>
+#include <string_view>
 
 #include <fp8wire/core/bits.hpp>
+#include <fp8wire/detail/text.hpp>
 
 FP8WIRE_ABI_BEGIN
 
@@ -23,10 +25,22 @@ concept block_shape = requires {
 };
 
 namespace detail {
+template <block_shape Block> constexpr short_text block_text() noexcept {
+  short_text text;
+  if (Block::rows == whole && Block::cols == whole) return text << "tensor";
+  if (Block::rows == 1 && Block::cols == whole) return text << "row";
+  if (Block::rows == whole && Block::cols == 1) return text << "column";
+  return text << i64{Block::rows} << "x" << i64{Block::cols};
+}
+template <block_shape Block> inline constexpr short_text block_text_of = block_text<Block>();
+
 FP8WIRE_HD constexpr i64 block_extent(int extent, i64 matrix_extent) noexcept {
   return extent == whole ? (matrix_extent > 0 ? matrix_extent : 1) : extent;
 }
 }  // namespace detail
+
+/// The block as people write it: "128x128", "1x32", "row", "column", "tensor".
+template <block_shape Block> constexpr std::string_view block_name() noexcept { return detail::block_text_of<Block>.view(); }
 
 /// Rows of the scale matrix of a matrix with `rows` rows; ragged edge blocks count whole; none for no rows.
 template <block_shape Block> FP8WIRE_HD constexpr i64 scale_rows(i64 rows) noexcept {

@@ -37,7 +37,18 @@ concept element_format = requires(float value, u8 code) {
 };
 
 /// Two programs that name the same recipe produce the same bytes.
-template <element_format Element, block_shape Block, scale_rule Rule, numerics Numerics = numerics{}> struct recipe {
+/// The checks say what to do instead of naming a concept alone: nvcc prints no more than that.
+template <class Element, class Block, class Rule, numerics Numerics = numerics{}> struct recipe {
+  static_assert(element_format<Element>,
+                "the element of a recipe must be a format: give it static noexcept encode(float), decode(code), is_nan(code), "
+                "and max, id, stored_as (or use fp8wire::e4m3)");
+  static_assert(block_shape<Block>, "the block of a recipe must have int rows and cols: use fp8wire::block<128, 128>");
+  static_assert(scale_rule<Rule>,
+                "the rule of a recipe must be a scale rule: give it stored (float, bf16 or e8m0), id, nan_poisons_amax, and "
+                "static noexcept make(amax, limits) and apply(element, operand) as in quant/rules/rule.hpp");
+  static_assert(f32::is_finite(bits_of(Numerics.amax_floor)) &&
+                    (f32::is_zero(bits_of(Numerics.amax_floor)) || (bits_of(Numerics.amax_floor) & f32::sign_mask) == 0),
+                "the amax floor of a recipe must be finite and not negative: use numerics{.amax_floor = 1e-10f}");
   using element = Element;
   using block = Block;
   using rule = Rule;
@@ -47,6 +58,17 @@ template <element_format Element, block_shape Block, scale_rule Rule, numerics N
 template <class R>
 concept any_recipe = element_format<typename R::element> && block_shape<typename R::block> && scale_rule<typename R::rule> &&
                      requires { numerics{R::num}; };
+
+/// What a recipe's rule is told about its element and the input type.
+template <any_recipe Recipe, class In> FP8WIRE_HD constexpr limits limits_of() noexcept {
+  using element = typename Recipe::element;
+  constexpr bool rounded = std::same_as<In, float> && Recipe::num.f32_through_bf16;
+  constexpr float input_max = rounded ? input_traits<bf16>::largest : input_traits<In>::largest;
+  // A binade holds 2^mantissa_bits codes, in every format.
+  constexpr int codes_per_binade = element::encode(2.0f) - element::encode(1.0f);
+  constexpr int mantissa_bits = 63 - leading_zeros(static_cast<u64>(codes_per_binade));
+  return {element::max, input_max, mantissa_bits};
+}
 
 /// The same recipe under other numerics.
 template <any_recipe Recipe, numerics Numerics>

@@ -53,9 +53,7 @@ FP8WIRE_HD constexpr scale_pair<stored_t<Recipe>> block_scale(u32 amax_bits, flo
   // Magnitudes order as their bits do; a NaN stays above every floor.
   const u32 floor_bits = f32::magnitude(bits_of(amax_floor));
   const u32 floored = amax_bits < floor_bits ? floor_bits : amax_bits;
-  constexpr bool rounded = std::same_as<In, float> && Recipe::num.f32_through_bf16;
-  constexpr float input_max = rounded ? input_traits<bf16>::largest : input_traits<In>::largest;
-  return Recipe::rule::make(float_of(floored), limits{Recipe::element::max, input_max});
+  return Recipe::rule::make(float_of(floored), limits_of<Recipe, In>());
 }
 
 /// The code of one weight under its block's operand.

@@ -16,5 +16,14 @@ concept preset = any_recipe<typename P::recipe> && requires {
   { P::modelled } -> std::convertible_to<bool>;            // true until a run on a GPU has confirmed the bytes
 };
 
+namespace presets {
+
+/// What a preset derives from; `Modelled` presets wait for a run on a GPU to confirm their bytes.
+template <any_recipe Recipe, bool Modelled = false> struct entry {
+  using recipe = Recipe;
+  static constexpr bool modelled = Modelled;
+};
+
+}  // namespace presets
 FP8WIRE_ABI_END
 #endif

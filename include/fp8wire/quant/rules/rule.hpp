@@ -17,9 +17,12 @@ template <class Stored> struct scale_pair {
   float operand;
 };
 
-/// The largest finite values of the element format and of the input type.
+/// What a rule may know of the element format and the input type: their largest finite values, the element's mantissa.
 struct limits {
   float element_max, input_max;
+  int element_mantissa_bits = 3;
+  /// Exponent of the largest element: 8 for E4M3, 15 for E5M2.
+  FP8WIRE_HD constexpr int element_exponent() const noexcept { return static_cast<int>(bits_of(element_max) >> 23) - 127; }
 };
 
 /// A type whose stored scales the library knows how to read back: FP32, BF16 or E8M0.
@@ -35,17 +38,27 @@ concept scale_rule = stored_scale<typename Rule::stored> && requires(float amax,
   { Rule::id } -> std::convertible_to<std::string_view>;    // stable text, hashed into the grid id
 };
 
-/// What a rule may promise about `apply` in a member `static constexpr element_op op`, so that vector code can serve it.
-/// It speaks of finite elements, operands that are positive and finite, and the code that comes out (a clamp that
-/// saturation repeats breaks no promise). A rule without the member is served by the scalar path, with the same bytes.
-enum class element_op : u8 {
-  multiply,    // x * operand, rounded once to FP32
-  divide,      // x / operand, rounded once to FP32
-  homogeneous  // odd, monotone, and apply(2x) == 2 apply(x) while nothing leaves the normal numbers
+namespace rules {
+
+/// The ways an element uses its operand; a rule derives from one of them, and fast paths ask which.
+struct multiplies {
+  FP8WIRE_HD static constexpr float apply(float element, float operand) noexcept { return ieee::mul(element, operand); }
+};
+struct divides {
+  FP8WIRE_HD static constexpr float apply(float element, float operand) noexcept { return ieee::div(element, operand); }
+};
+/// The quotient is rounded to BF16 before the cast, as tensors of that type make it: two roundings, and the bytes show it.
+struct divides_in_bf16 {
+  FP8WIRE_HD static constexpr float apply(float element, float operand) noexcept {
+    return to_float(to_bf16(ieee::div(element, operand)));
+  }
 };
 
-template <class Rule>
-concept promises_op = requires { { Rule::op } -> std::convertible_to<element_op>; };
+/// The same rule behind torch.amax: one NaN makes its block's amax NaN.
+template <scale_rule Rule> struct nan_poisons : Rule {
+  static constexpr bool nan_poisons_amax = true;
+};
 
+}  // namespace rules
 FP8WIRE_ABI_END
 #endif
