@@ -16,7 +16,7 @@ template <i64 BlockK = 128> struct block_major_k {
   static constexpr detail::short_text id_text = detail::short_text{} << "block-major-k-" << BlockK;
   static constexpr std::string_view id = id_text.view();
   static constexpr u32 padding_bits = 0;
-  static constexpr i64 packed = 1, col_run = BlockK, row_run = 1;
+  static constexpr i64 packed = 1, col_run = BlockK, row_run = whole_run, row_step = 1;
 
   struct mapping {
     i64 batch = 1, rows = 0, cols = 0;

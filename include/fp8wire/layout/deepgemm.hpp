@@ -22,7 +22,7 @@ using deepgemm_fp32 = col_major<4, 1>;
 struct packed_ue8m0 {
   static constexpr std::string_view id = "packed-ue8m0";
   static constexpr u32 padding_bits = 0;
-  static constexpr i64 packed = 4, col_run = 4, row_run = 1;
+  static constexpr i64 packed = 4, col_run = 4, row_run = whole_run, row_step = 1;
 
   struct mapping {
     i64 batch = 1, rows = 0, cols = 0;

@@ -28,7 +28,7 @@ template <i64 RowMultiple, i64 ColMultiple, u32 Padding = 0> struct row_major_pa
   static constexpr detail::short_text id_text = detail::padded_id("row-major", RowMultiple, ColMultiple, Padding);
   static constexpr std::string_view id = id_text.view();
   static constexpr u32 padding_bits = Padding;
-  static constexpr i64 packed = 1, col_run = whole_run, row_run = 1;
+  static constexpr i64 packed = 1, col_run = whole_run, row_run = 1, row_step = 1;
 
   struct mapping {
     i64 batch = 1, rows = 0, cols = 0;
@@ -58,7 +58,7 @@ template <i64 RowMultiple = 1, i64 ColMultiple = 1, u32 Padding = 0> struct col_
   static constexpr detail::short_text id_text = detail::padded_id("col-major", RowMultiple, ColMultiple, Padding);
   static constexpr std::string_view id = id_text.view();
   static constexpr u32 padding_bits = Padding;
-  static constexpr i64 packed = 1, col_run = 1, row_run = whole_run;
+  static constexpr i64 packed = 1, col_run = 1, row_run = whole_run, row_step = 1;
 
   struct mapping {
     i64 batch = 1, rows = 0, cols = 0;

@@ -7,24 +7,43 @@
 #define FP8WIRE_LAYOUT_RELAYOUT_HPP
 #include <type_traits>
 
+#include <fp8wire/core/slice.hpp>
 #include <fp8wire/detail/transpose.hpp>
 #include <fp8wire/layout/laid_out.hpp>
+#include <fp8wire/layout/row_map.hpp>
 
 FP8WIRE_ABI_BEGIN
 namespace detail {
 
 /// One matrix of a strided view, as far as moving needs a layout.
 template <i64 ColRun> struct strided_matrix {
-  static constexpr i64 col_run = ColRun, row_run = 1;
+  static constexpr i64 col_run = ColRun, row_run = 1, row_step = 1;
   i64 row_stride, col_stride;
   constexpr i64 offset(index3 i) const noexcept { return i.row * row_stride + i.col * col_stride; }
 };
 
 /// One matrix of a layout: the mapping together with its runs.
 template <class Layout> struct laid_matrix {
-  static constexpr i64 col_run = Layout::col_run, row_run = Layout::row_run;
+  static constexpr i64 col_run = Layout::col_run, row_run = Layout::row_run, row_step = Layout::row_step;
   typename Layout::mapping mapping;
   constexpr i64 offset(index3 i) const noexcept { return mapping.offset(i); }
+};
+
+/// The same with the row map of the layout in the open.
+template <class Map, class Inner> struct laid_matrix<row_mapped<Map, Inner>> {
+  using row_map = Map;
+  static constexpr i64 col_run = Inner::col_run, row_run = 1, row_step = 1;
+  typename row_mapped<Map, Inner>::mapping mapping;
+  constexpr i64 offset(index3 i) const noexcept { return mapping.offset(i); }
+  constexpr laid_matrix<Inner> inner() const noexcept { return {mapping.inner()}; }
+};
+
+/// A matrix by the rows that a row map makes of it.
+template <class Map, class Matrix> struct gathered_matrix {
+  static constexpr i64 col_run = Matrix::col_run, row_run = 1, row_step = 1;
+  Matrix matrix;
+  i64 rows;
+  constexpr i64 offset(index3 i) const noexcept { return matrix.offset({0, Map::from(rows, i.row), i.col}); }
 };
 
 template <class T> inline void fill(T* data, i64 count, u32 bits) noexcept {
@@ -39,65 +58,96 @@ template <class T> inline void copy(T* dst, const T* src, i64 count) noexcept {
   __builtin_memcpy(dst, src, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-/// Runs of Run columns, a table of column offsets for up to 32 of them at a time.
+/// Rows [row_begin, row_end) and columns [col_begin, col_end) in runs of Run columns; col_begin is a multiple of Run.
+/// 128 rows at a time, so that what they touch stays in the cache until it is whole.
 template <i64 Run, class From, class To, class T>
-inline void move_runs(const From& from, const T* src, const To& to, T* dst, i64 rows, i64 cols) noexcept {
-  constexpr i64 table = 32;
+inline void move_runs(const From& from, const T* src, const To& to, T* dst, const slice& part) noexcept {
+  constexpr i64 table = 32, block = 128;
   i64 from_at[table], to_at[table];
   const i64 from_first = from.offset({0, 0, 0}), to_first = to.offset({0, 0, 0});
-  const i64 whole = cols / Run;
-  for (i64 first = 0; first < whole; first += table) {
-    const i64 count = whole - first < table ? whole - first : table;
-    for (i64 j = 0; j < count; ++j) {
-      from_at[j] = from.offset({0, 0, (first + j) * Run}) - from_first;
-      to_at[j] = to.offset({0, 0, (first + j) * Run}) - to_first;
+  const i64 row_end = part.row + part.rows, whole_end = part.col + part.cols / Run * Run, rest = part.cols % Run;
+  for (i64 top = part.row; top < row_end; top += block) {
+    const i64 bottom = row_end - top < block ? row_end : top + block;
+    for (i64 left = part.col; left < whole_end; left += table * Run) {
+      const i64 count = (whole_end - left) / Run < table ? (whole_end - left) / Run : table;
+      for (i64 j = 0; j < count; ++j) {
+        from_at[j] = from.offset({0, 0, left + j * Run}) - from_first;
+        to_at[j] = to.offset({0, 0, left + j * Run}) - to_first;
+      }
+      for (i64 row = top; row < bottom; ++row) {
+        const T* source = src + from.offset({0, row, 0});
+        T* target = dst + to.offset({0, row, 0});
+        for (i64 j = 0; j < count; ++j) copy(target + to_at[j], source + from_at[j], Run);
+      }
     }
-    for (i64 row = 0; row < rows; ++row) {
-      const T* source = src + from.offset({0, row, 0});
-      T* target = dst + to.offset({0, row, 0});
-      for (i64 j = 0; j < count; ++j) copy(target + to_at[j], source + from_at[j], Run);
+    if (rest > 0) {
+      for (i64 row = top; row < bottom; ++row)
+        copy(dst + to.offset({0, row, whole_end}), src + from.offset({0, row, whole_end}), rest);
     }
-  }
-  if (const i64 rest = cols % Run; rest > 0) {
-    for (i64 row = 0; row < rows; ++row)
-      copy(dst + to.offset({0, row, whole * Run}), src + from.offset({0, row, whole * Run}), rest);
   }
 }
 
-/// Bytes that run along the rows on one side and along the columns on the other: 8 x 8 squares through registers.
-template <class From, class To>
-inline void move_transposed(const From& from, const u8* src, const To& to, u8* dst, i64 rows, i64 cols) noexcept {
-  constexpr bool source_along_cols = From::col_run >= 8;
-  const i64 square_rows = rows / 8 * 8, square_cols = cols / 8 * 8;
-  for (i64 row = 0; row < square_rows; row += 8) {
-    for (i64 col = 0; col < square_cols; col += 8) {
-      u64 square[8];
-      for (i64 k = 0; k < 8; ++k) {
-        const index3 at = source_along_cols ? index3{0, row + k, col} : index3{0, row, col + k};
-        __builtin_memcpy(&square[k], src + from.offset(at), 8);
-      }
-      transpose_bytes(square);
-      for (i64 k = 0; k < 8; ++k) {
-        const index3 at = source_along_cols ? index3{0, row, col + k} : index3{0, row + k, col};
-        __builtin_memcpy(dst + to.offset(at), &square[k], 8);
+/// Squares of Lines x Lines units of Run columns, one Line wide: one side has a row's units side by side, the other has the
+/// units of rows r, r + row_step ... side by side. Answers the part that is moved; the edges are left.
+template <i64 Run, std::size_t Lines, class Line, class From, class To, class T>
+inline slice move_squares(const From& from, const T* src, const To& to, T* dst, i64 rows, i64 cols) noexcept {
+  constexpr i64 size = static_cast<i64>(Lines);
+  constexpr bool along_source = From::col_run > Run;
+  constexpr i64 step = along_source ? To::row_step : From::row_step, band = step * size, block = 128 / band * band;
+  const auto along = [&](i64 row, i64 col) { return along_source ? from.offset({0, row, col}) : to.offset({0, row, col}); };
+  const auto across = [&](i64 row, i64 col) { return along_source ? to.offset({0, row, col}) : from.offset({0, row, col}); };
+  const slice moved{0, 0, rows / band * band, cols / (size * Run) * (size * Run)};
+  i64 line_at[std::size_t{block}], group_at[std::size_t{block / size}];
+  for (i64 top = 0; top < moved.rows; top += block) {
+    const i64 groups = (moved.rows - top < block ? moved.rows - top : block) / size;
+    for (i64 group = 0; group < groups; ++group) {
+      const i64 first = top + group / step * band + group % step;
+      group_at[group] = across(first, 0);
+      for (i64 k = 0; k < size; ++k) line_at[group * size + k] = along(first + k * step, 0);
+    }
+    for (i64 col = 0; col < moved.cols; col += size * Run) {
+      const i64 line_step = along(0, col) - along(0, 0);
+      i64 group_step[Lines];
+      for (i64 k = 0; k < size; ++k) group_step[k] = across(0, col + k * Run) - across(0, 0);
+      for (i64 group = 0; group < groups; ++group) {
+        Line square[Lines];
+        const i64* line = line_at + group * size;
+        for (i64 k = 0; k < size; ++k)
+          __builtin_memcpy(&square[k], src + (along_source ? line[k] + line_step : group_at[group] + group_step[k]), sizeof(Line));
+        transpose_square(square);
+        for (i64 k = 0; k < size; ++k)
+          __builtin_memcpy(dst + (along_source ? group_at[group] + group_step[k] : line[k] + line_step), &square[k], sizeof(Line));
       }
     }
   }
-  for (i64 row = 0; row < rows; ++row)
-    for (i64 col = row < square_rows ? square_cols : 0; col < cols; ++col)
-      dst[to.offset({0, row, col})] = src[from.offset({0, row, col})];
+  return moved;
 }
 
 template <class From, class To, class T>
 inline void move_matrix(const From& from, const T* src, const To& to, T* dst, i64 rows, i64 cols) noexcept {
   constexpr i64 run = From::col_run < To::col_run ? From::col_run : To::col_run;
-  constexpr bool crossed = (From::col_run >= 8 && To::row_run >= 8) || (From::row_run >= 8 && To::col_run >= 8);
   if constexpr (run == whole_run) {
     for (i64 row = 0; row < rows; ++row) copy(dst + to.offset({0, row, 0}), src + from.offset({0, row, 0}), cols);
-  } else if constexpr (crossed && std::is_same_v<T, u8>) {
-    move_transposed(from, src, to, dst, rows, cols);
+    return;
   } else {
-    move_runs<run>(from, src, to, dst, rows, cols);
+    // A row map costs nothing when the other side is walked in the map's order instead.
+    if constexpr (requires { typename To::row_map; }) {
+      if (To::row_map::stored_rows(rows) == rows)
+        return move_matrix(gathered_matrix<typename To::row_map, From>{from, rows}, src, to.inner(), dst, rows, cols);
+    } else if constexpr (requires { typename From::row_map; }) {
+      if (From::row_map::stored_rows(rows) == rows)
+        return move_matrix(from.inner(), src, gathered_matrix<typename From::row_map, To>{to, rows}, dst, rows, cols);
+    }
+    constexpr i64 bytes = run * static_cast<i64>(sizeof(T)), size = bytes == 1 ? 8 : 4;
+    constexpr bool source_along = From::col_run >= size * run && To::row_run >= size;
+    constexpr bool target_along = To::col_run >= size * run && From::row_run >= size;
+    slice moved{};
+    if constexpr (bytes == 1 && (source_along || target_along))
+      moved = move_squares<run, 8, u64>(from, src, to, dst, rows, cols);
+    else if constexpr (bytes == 4 && (source_along || target_along))
+      moved = move_squares<run, 4, word_line>(from, src, to, dst, rows, cols);
+    move_runs<run>(from, src, to, dst, slice{0, moved.cols, moved.rows, cols - moved.cols});
+    move_runs<run>(from, src, to, dst, slice{moved.rows, 0, rows - moved.rows, cols});
   }
 }
 

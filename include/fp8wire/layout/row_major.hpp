@@ -11,7 +11,7 @@ FP8WIRE_ABI_BEGIN
 struct row_major {
   static constexpr std::string_view id = "row-major";
   static constexpr u32 padding_bits = 0;
-  static constexpr i64 packed = 1, col_run = whole_run, row_run = 1;
+  static constexpr i64 packed = 1, col_run = whole_run, row_run = 1, row_step = 1;
 
   struct mapping {
     i64 batch = 1, rows = 0, cols = 0;

@@ -42,7 +42,7 @@ template <row_map Map, layout Inner> struct row_mapped {
   static constexpr detail::short_text id_text = detail::short_text{} << Map::id << ">" << Inner::id;
   static constexpr std::string_view id = id_text.view();
   static constexpr u32 padding_bits = Inner::padding_bits;
-  static constexpr i64 packed = Inner::packed, col_run = Inner::col_run, row_run = 1;
+  static constexpr i64 packed = Inner::packed, col_run = Inner::col_run, row_run = 1, row_step = 1;
 
   struct mapping {
     i64 batch = 1, rows = 0, cols = 0;

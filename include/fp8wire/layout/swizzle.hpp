@@ -16,7 +16,8 @@ template <i64 TileRows, i64 Lanes> struct tiled_scales {
   static constexpr detail::short_text id_text = detail::short_text{} << "swizzle-" << TileRows << "x4";
   static constexpr std::string_view id = id_text.view();
   static constexpr u32 padding_bits = 0;
-  static constexpr i64 packed = 1, col_run = 4, row_run = 1;
+  static constexpr i64 packed = 1, col_run = 4, row_run = TileRows / Lanes > 1 ? TileRows / Lanes : TileRows;
+  static constexpr i64 row_step = TileRows / Lanes > 1 ? Lanes : 1;
   static constexpr i64 tile_size = TileRows * 4;
 
   struct mapping {
