@@ -135,6 +135,16 @@ class manifest {
 
 namespace detail {
 
+/// "missing keys (3): [a, b, c]", at most eight names. `list(see)` calls see(name) for each missing name.
+template <class List> std::string missing_keys(const List& list) {
+  std::size_t count = 0;
+  std::string names;
+  list([&](std::string_view name) {
+    if (count++ < 8) names.append(names.empty() ? "" : ", ").append(name);
+  });
+  return "missing keys (" + std::to_string(count) + "): [" + names + (count > 8 ? ", ...]" : "]");
+}
+
 /// 0 where a pair must not be cut: whole-matrix blocks, blocks that look at the matrix's last element, other layouts.
 template <any_wire_format Wire> constexpr i64 split_rows_of() noexcept {
   using recipe = typename Wire::recipe;

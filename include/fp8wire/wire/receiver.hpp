@@ -8,20 +8,6 @@
 
 FP8WIRE_ABI_BEGIN
 
-namespace detail {
-
-/// "missing keys (3): [a, b, c]", at most eight names. `list(see)` calls see(name) for each missing name.
-template <class List> std::string missing_keys(const List& list) {
-  std::size_t count = 0;
-  std::string names;
-  list([&](std::string_view name) {
-    if (count++ < 8) names.append(names.empty() ? "" : ", ").append(name);
-  });
-  return "missing keys (" + std::to_string(count) + "): [" + names + (count > 8 ? ", ...]" : "]");
-}
-
-}  // namespace detail
-
 /// begin, accept for every frame, finish, then commit or abort. The first error of an update sticks: what follows it is
 /// refused with it, and finish answers it, so that the learner hears about it once and in time.
 ///
