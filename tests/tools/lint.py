@@ -117,19 +117,25 @@ def floors(tree):
 
 @check
 def includes(tree):
-    """Angle brackets; the standard library only, except in adapters; no expensive header below the model floor."""
-    for header, line, bracket, target in tree.includes():
+    """Angle brackets; the standard library only, except in adapters; no expensive header below the model floor.
+
+    What detail/ shares between the upper floors may be expensive; the lower ones do not include it then.
+    """
+    found = list(tree.includes())
+    costly = {header for header, _, _, target in found if house.folder(header) == "detail" and target in BELOW_MODEL}
+    while more := {h for h, _, _, target in found if house.folder(h) == "detail" and target in costly} - costly:
+        costly |= more
+    for header, line, bracket, target in found:
         place = "include/" + header, line
         if bracket == '"':
             yield *place, f"include {target} with angle brackets, from the include folder"
-        if target.startswith("fp8wire/"):
-            continue
         own = house.floor(header)
-        if own is not None and own < house.FLOORS["model"] and header not in STRING_ALLOWED and target in BELOW_MODEL:
+        is_low = own is not None and own < house.FLOORS["model"] and house.folder(header) != "detail"
+        if is_low and header not in STRING_ALLOWED and (target in BELOW_MODEL or target in costly):
             yield *place, f"<{target}> is too expensive below the model floor"
         third_party = "." in target or "/" in target
         allowed = house.folder(header) in house.ADAPTERS or (target in INTRINSICS and house.folder(header) == "quant")
-        if third_party and not allowed:
+        if third_party and not allowed and not target.startswith("fp8wire/"):
             yield *place, f"<{target}>: only io, transport, cuda and interop need more than the standard library"
 
 

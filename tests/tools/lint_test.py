@@ -48,6 +48,11 @@ TREE = {
     "include/fp8wire/quant/simd.hpp": header(
         "quant/simd.hpp", "#include <immintrin.h>\n#include <fp8wire/core/plain.hpp>\n" + in_namespace("")),
     "include/fp8wire/io/file.hpp": header("io/file.hpp", "#include <rapidjson/reader.h>\n" + in_namespace("")),
+    "include/fp8wire/detail/list.hpp": header("detail/list.hpp", "#include <vector>\n" + in_namespace("")),
+    "include/fp8wire/detail/more.hpp": header(
+        "detail/more.hpp", "#include <fp8wire/detail/list.hpp>\n" + in_namespace("")),
+    "include/fp8wire/wire/plan.hpp": header(
+        "wire/plan.hpp", "#include <fp8wire/detail/more.hpp>\n" + in_namespace("")),
     "include/fp8wire/fp8wire.hpp": header("fp8wire.hpp", "#include <fp8wire/quant/simd.hpp>"),
     "meson.build": "# SPDX-License-Identifier: Apache-2.0\nproject('fp8wire', version: '0.2.3')\n",
     "docs/changelog.md": "# Changes\n\n## 0.2.3\n\nSee docs/changelog.md#changes and [this](changelog.md).\n",
@@ -76,6 +81,7 @@ FAULTS = [
     ("floors", lambda tree: tree.update({"include/fp8wire/new.hpp": header("new.hpp", "")})),
     ("includes", new_header("quant", "#include <vector>")),
     ("includes", new_header("core", "#include <cmath>")),
+    ("includes", new_header("quant", "#include <fp8wire/detail/more.hpp>")),
     ("includes", new_header("wire", "#include <rapidjson/reader.h>")),
     ("includes", new_header("core", "#include <immintrin.h>")),
     ("includes", new_header("core", '#include "plain.hpp"')),
