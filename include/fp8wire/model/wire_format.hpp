@@ -36,16 +36,17 @@ inline result<matrix_extents> extents_of(std::string_view weight, const std::vec
 }
 
 /// Converter, planner, receiver and engine configuration all read names, dtypes and shapes from here, so that they
-/// cannot disagree. `Naming` is a constexpr value of type `naming` ("namings::vllm").
+/// cannot disagree. `Naming` is one of `namings`, or any object with static storage where the naming is chosen at run time.
 template <any_recipe Recipe, const naming& Naming, class Layout = canonical_layout> struct wire_format {
   using recipe = Recipe;
   using layout = Layout;
   static constexpr const fp8wire::naming& names = Naming;
   static constexpr bool microscaling = is_microscaling<Recipe>;
   /// The dtype that scales are labelled with: E8M0 bytes travel as the naming says, usually U8.
-  static constexpr dtype scale_dtype = std::same_as<stored_t<Recipe>, e8m0>   ? Naming.mx_dtype
-                                       : std::same_as<stored_t<Recipe>, bf16> ? dtype::bf16
-                                                                              : dtype::f32;
+  static constexpr dtype scale_dtype() noexcept {
+    if constexpr (std::same_as<stored_t<Recipe>, e8m0>) return Naming.mx_dtype;
+    else return std::same_as<stored_t<Recipe>, bf16> ? dtype::bf16 : dtype::f32;
+  }
 
   /// "codes;scales": what the bytes of the two tensors mean, for messages and manifests.
   static constexpr detail::short_text encoding(float amax_floor = Recipe::num.amax_floor) noexcept {
@@ -79,7 +80,7 @@ template <any_recipe Recipe, const naming& Naming, class Layout = canonical_layo
     scales.push_back(scale_rows<typename Recipe::block>(m.rows));
     scales.push_back(scale_cols<typename Recipe::block>(m.cols));
     return std::vector<tensor_spec>{{std::string(weight), Recipe::element::stored_as, shape},
-                                    {names.scale_of(weight, microscaling), scale_dtype, std::move(scales)}};
+                                    {names.scale_of(weight, microscaling), scale_dtype(), std::move(scales)}};
   }
 };
 
