@@ -2,10 +2,6 @@
 /// Small squares of bytes or of 4-byte words, turned over their diagonal in registers.
 #ifndef FP8WIRE_DETAIL_TRANSPOSE_HPP
 #define FP8WIRE_DETAIL_TRANSPOSE_HPP
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include <fp8wire/core/bits.hpp>
 
 FP8WIRE_ABI_BEGIN
@@ -30,34 +26,23 @@ FP8WIRE_ALWAYS_INLINE constexpr void transpose_square(u64 (&r)[8]) noexcept {
   swap_parts<1, bytes>(r[4], r[5]), swap_parts<1, bytes>(r[6], r[7]);
 }
 
-#if defined(__SSE2__)
-using word_line = __m128i;
+/// Two 64-bit lanes of one vector register, by the extension that g++, clang and nvcc share.
+using word_line __attribute__((vector_size(16))) = u64;
 
 /// A square of 4 x 4 words of 4 bytes, one row a line.
 FP8WIRE_ALWAYS_INLINE void transpose_square(word_line (&r)[4]) noexcept {
-  const word_line low_a = _mm_unpacklo_epi32(r[0], r[1]), high_a = _mm_unpackhi_epi32(r[0], r[1]);
-  const word_line low_b = _mm_unpacklo_epi32(r[2], r[3]), high_b = _mm_unpackhi_epi32(r[2], r[3]);
-  r[0] = _mm_unpacklo_epi64(low_a, low_b), r[1] = _mm_unpackhi_epi64(low_a, low_b);
-  r[2] = _mm_unpacklo_epi64(high_a, high_b), r[3] = _mm_unpackhi_epi64(high_a, high_b);
+  constexpr word_line words = {0x00000000FFFFFFFFu, 0x00000000FFFFFFFFu};
+  for (int i = 0; i < 4; i += 2) {
+    const word_line changed = ((r[i] >> 32) ^ r[i + 1]) & words;
+    r[i] ^= changed << 32;
+    r[i + 1] ^= changed;
+  }
+  const word_line first = r[0], second = r[1];
+  r[0] = word_line{first[0], r[2][0]};
+  r[1] = word_line{second[0], r[3][0]};
+  r[2] = word_line{first[1], r[2][1]};
+  r[3] = word_line{second[1], r[3][1]};
 }
-#else
-struct word_line {
-  u64 low, high;
-};
-
-/// A square of 4 x 4 words of 4 bytes, one row a line.
-FP8WIRE_ALWAYS_INLINE constexpr void transpose_square(word_line (&r)[4]) noexcept {
-  constexpr u64 words = 0x00000000FFFFFFFFu;
-  swap_parts<4, words>(r[0].low, r[1].low), swap_parts<4, words>(r[0].high, r[1].high);
-  swap_parts<4, words>(r[2].low, r[3].low), swap_parts<4, words>(r[2].high, r[3].high);
-  const word_line second = r[1];
-  r[1] = {second.low, r[3].low};
-  r[3] = {second.high, r[3].high};
-  const u64 third = r[0].high;
-  r[0] = {r[0].low, r[2].low};
-  r[2] = {third, r[2].high};
-}
-#endif
 
 }  // namespace detail
 FP8WIRE_ABI_END

@@ -59,9 +59,9 @@ concept layout_mapping = requires(const Mapping m, index3 i, i64 offset) {
 /// A layout: a mapping, a stable name, and what its buffers look like.
 /// id: stable text, hashed into wire ids. padding_bits: what padding elements hold, low 8 bits for byte elements.
 /// packed: elements that one stored element holds (4 for E8M0 bytes in an int32), else 1.
-/// col_run: columns [n*col_run, (n+1)*col_run) of a row are adjacent; such a unit is what moves. row_run, row_step: in each
-/// band of row_run * row_step rows, the units of rows r, r + row_step ... follow each other. Powers of two; 1, 1 if they do
-/// not. accepts(batch, rows, cols): O(1), names the first rule that a shape breaks.
+/// col_run: columns [n*col_run, (n+1)*col_run) of a row are adjacent; such a unit is what moves. row_run, row_step: in
+/// each band of row_run * row_step rows, the units of rows r, r + row_step ... follow each other; else 1 and 1.
+/// All are powers of two. accepts(batch, rows, cols): O(1), names the first rule that a shape breaks.
 ///
 /// Two promises that no compiler checks (tests/layout does, for the built-in ones): the matrices of a batch follow each
 /// other, so that offset(b, r, c) is b * size() / batch + offset(0, r, c); and all rows look alike, so that

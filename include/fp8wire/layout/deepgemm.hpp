@@ -17,7 +17,7 @@ using deepgemm_fp32 = col_major<4, 1>;
 /// E8M0 bytes, four along K in a little-endian int32 (the first in the low byte), int32 column after column.
 /// offset(b, m, k) in bytes = ((b * P + k / 4) * R + m) * 4 + k % 4, with P = ceil(cols / 4), R = rows to 4.
 /// rows x cols: the scale grid, one row per operand row. Padding: zero bytes. Every shape.
-/// The kernel shifts a byte into an FP32 exponent: byte 00 becomes +0 there and FF infinity, so keep both out of live blocks.
+/// The kernel shifts a byte into an FP32 exponent: 00 becomes +0 there and FF infinity, so keep both out of blocks.
 /// Source: DeepGEMM csrc/jit_kernels/impls/smxx_layout.hpp:108-253 at 54e2261.
 struct packed_ue8m0 {
   static constexpr std::string_view id = "packed-ue8m0";

@@ -2,6 +2,8 @@
 /// A borrowed buffer whose layout is part of its type, so that nobody can be handed the wrong one.
 #ifndef FP8WIRE_LAYOUT_LAID_OUT_HPP
 #define FP8WIRE_LAYOUT_LAID_OUT_HPP
+#include <type_traits>
+
 #include <fp8wire/core/matrix_view.hpp>
 #include <fp8wire/layout/row_major.hpp>
 
@@ -17,8 +19,15 @@ template <layout Layout, class T> struct laid_out {
   /// Elements of the buffer, padding included.
   FP8WIRE_HD constexpr i64 size() const noexcept { return mapping().size(); }
   FP8WIRE_HD constexpr i64 size_bytes() const noexcept { return size() * static_cast<i64>(sizeof(T)); }
-  FP8WIRE_HD constexpr T& operator()(i64 b, i64 row, i64 col) const noexcept { return data[mapping().offset({b, row, col})]; }
-  FP8WIRE_HD constexpr operator laid_out<Layout, const T>() const noexcept { return {data, batch, rows, cols}; }
+  FP8WIRE_HD constexpr T& operator()(i64 b, i64 row, i64 col) const noexcept {
+    return data[mapping().offset({b, row, col})];
+  }
+  /// Read only; a template, since nvcc warns of a conversion to the type itself where T is const already.
+  template <class Out>
+    requires(std::is_same_v<Out, const T> && !std::is_const_v<T>)
+  FP8WIRE_HD constexpr operator laid_out<Layout, Out>() const noexcept {
+    return {data, batch, rows, cols};
+  }
 };
 
 namespace detail {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Row maps of fused MoE weights: [gate; up] to [up; gate], halves interleaved, halves or rows padded.
 ///
-/// Canonical w13 is gate (w1) first, then up (w3). Padding I to a tile must pad each half on its own: one contiguous copy
-/// of 2 I rows into a larger buffer leaves the up half at the wrong rows.
+/// Canonical w13 is gate (w1) first, then up (w3). Padding I to a tile must pad each half on its own: one contiguous
+/// copy of 2 I rows into a larger buffer leaves the up half at the wrong rows.
 #ifndef FP8WIRE_LAYOUT_MOE_ROWS_HPP
 #define FP8WIRE_LAYOUT_MOE_ROWS_HPP
 #include <fp8wire/layout/row_map.hpp>
@@ -20,7 +20,9 @@ FP8WIRE_HD constexpr shape_check check_halves(i64 rows) noexcept {
 struct swap_halves {
   static constexpr std::string_view id = "swap-halves";
   FP8WIRE_HD static constexpr i64 stored_rows(i64 rows) noexcept { return rows; }
-  FP8WIRE_HD static constexpr i64 to(i64 rows, i64 row) noexcept { return row < rows / 2 ? row + rows / 2 : row - rows / 2; }
+  FP8WIRE_HD static constexpr i64 to(i64 rows, i64 row) noexcept {
+    return row < rows / 2 ? row + rows / 2 : row - rows / 2;
+  }
   FP8WIRE_HD static constexpr i64 from(i64 rows, i64 stored) noexcept { return to(rows, stored); }
   FP8WIRE_HD static constexpr shape_check accepts_rows(i64 rows) noexcept { return detail::check_halves(rows); }
 };
@@ -48,7 +50,7 @@ template <i64 Multiple> struct pad_rows {
   FP8WIRE_HD static constexpr shape_check accepts_rows(i64) noexcept { return {}; }
 };
 
-/// Each half padded at its end to a multiple, so that the second half starts at a multiple. Shape: an even number of rows.
+/// Each half padded at its end to a multiple, so that the second starts at a multiple. Shape: an even number of rows.
 template <i64 Multiple> struct pad_halves {
   static_assert(Multiple > 1, "pad_halves: a multiple of 1 pads nothing");
   static constexpr detail::short_text id_text = detail::short_text{} << "pad-halves-" << Multiple;

@@ -8,8 +8,8 @@
 FP8WIRE_ABI_BEGIN
 
 /// Sends the rows of a matrix to the rows of another one, each to a place of its own.
-/// stored_rows(rows): rows of the image, at least `rows`. to(rows, row): where a row goes. from(rows, stored): what comes
-/// to a stored row, -1 for padding. accepts_rows(rows): O(1), names the rule that is broken.
+/// stored_rows(rows): rows of the image, at least `rows`. to(rows, row): where a row goes. from(rows, stored): what
+/// comes to a stored row, -1 for padding. accepts_rows(rows): O(1), names the rule that is broken.
 template <class Map>
 concept row_map = requires(i64 n) {
   { Map::id } -> std::convertible_to<std::string_view>;
@@ -24,7 +24,8 @@ template <row_map Map, layout Inner> struct row_mapped;
 namespace detail {
 template <class Layout, class Map> inline constexpr bool maps_rows_by = false;
 template <class First, class Inner, class Map>
-inline constexpr bool maps_rows_by<row_mapped<First, Inner>, Map> = std::same_as<First, Map> || maps_rows_by<Inner, Map>;
+inline constexpr bool maps_rows_by<row_mapped<First, Inner>, Map> =
+    std::same_as<First, Map> || maps_rows_by<Inner, Map>;
 
 template <class Inner, class... Maps> struct row_chain {
   using type = Inner;
@@ -46,7 +47,9 @@ template <row_map Map, layout Inner> struct row_mapped {
 
   struct mapping {
     i64 batch = 1, rows = 0, cols = 0;
-    FP8WIRE_HD constexpr typename Inner::mapping inner() const noexcept { return {batch, Map::stored_rows(rows), cols}; }
+    FP8WIRE_HD constexpr typename Inner::mapping inner() const noexcept {
+      return {batch, Map::stored_rows(rows), cols};
+    }
     FP8WIRE_HD constexpr i64 size() const noexcept { return inner().size(); }
     FP8WIRE_HD constexpr i64 offset(index3 i) const noexcept {
       return inner().offset({i.batch, Map::to(rows, i.row), i.col});

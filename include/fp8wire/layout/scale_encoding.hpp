@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Lossless changes of how scales are written: FP32 powers of two and E8M0, larger blocks to smaller ones by repetition.
+/// Lossless changes of how scales are written: FP32 powers of two and E8M0, large blocks to small ones by repetition.
 ///
 /// Codes stay as they are, so only a scale that means exactly the same number may be written. Whatever would lose a bit
 /// is refused by the index of its block, and nothing is written then.
@@ -24,6 +24,8 @@ FP8WIRE_HD constexpr e8m0 exact_e8m0(float scale) noexcept { return {static_cast
 
 namespace detail {
 
+template <class Scale> inline constexpr bool is_scale = std::is_same_v<Scale, float> || std::is_same_v<Scale, e8m0>;
+
 template <class Out, class In> constexpr bool converts_exactly(In scale) noexcept {
   if constexpr (std::is_same_v<In, Out>) return true;
   else if constexpr (std::is_same_v<In, float>) return fits_e8m0(scale);
@@ -44,17 +46,17 @@ template <class Out, class In> constexpr Out convert_exactly(In scale) noexcept 
 /// Block 128 x 128 -> MXFP8: row_times 128, col_times 4 (K a multiple of 32). -> DeepGEMM's one row per row: 128, 1.
 /// Refused: FP32 that is no positive power of two within E8M0, E8M0 byte FF. Same encoding: nothing is refused.
 /// Throws precondition_error unless ceil(out.rows / row_times) == in.rows, the columns likewise.
-/// Exact: to_float(out) == in for every block. Source: miles tools/convert_hf_to_mxfp8.py; DeepGEMM csrc/apis/layout.hpp:14-61.
+/// Exact: the value of every block. Source: miles tools/convert_hf_to_mxfp8.py; DeepGEMM csrc/apis/layout.hpp:14-61.
 template <class In, class Out>
 constexpr index3 convert_scales(matrix_view<const In> in, matrix_view<Out> out, i64 row_times = 1, i64 col_times = 1) {
-  static_assert((std::is_same_v<In, float> || std::is_same_v<In, e8m0>) && (std::is_same_v<Out, float> || std::is_same_v<Out, e8m0>),
-                "convert_scales: scales are float or fp8wire::e8m0");
+  static_assert(detail::is_scale<In> && detail::is_scale<Out>, "convert_scales: scales are float or fp8wire::e8m0");
   detail::expect_valid(in, "convert_scales: in");
   detail::expect_valid(out, "convert_scales: out");
-  if (row_times < 1 || col_times < 1) detail::raise("convert_scales: a scale is repeated at least once", row_times < 1 ? row_times : col_times, 1);
-  detail::expect_equal(out.batch, in.batch, "convert_scales: batches differ");
-  detail::expect_equal(ceil_div(out.rows, row_times), in.rows, "convert_scales: out has another number of block rows");
-  detail::expect_equal(ceil_div(out.cols, col_times), in.cols, "convert_scales: out has another number of block columns");
+  if (row_times < 1) detail::raise("convert_scales: row_times", row_times, 1);
+  if (col_times < 1) detail::raise("convert_scales: col_times", col_times, 1);
+  detail::expect_equal(out.batch, in.batch, "convert_scales: batches of out");
+  detail::expect_equal(ceil_div(out.rows, row_times), in.rows, "convert_scales: block rows of out");
+  detail::expect_equal(ceil_div(out.cols, col_times), in.cols, "convert_scales: block columns of out");
   for (i64 b = 0; b < in.batch; ++b)
     for (i64 row = 0; row < in.rows; ++row)
       for (i64 col = 0; col < in.cols; ++col)

@@ -7,11 +7,11 @@
 
 FP8WIRE_ABI_BEGIN
 
-/// Tiles of TileRows x 4 scales, tiles of one row band side by side; inside a tile the rows r, r + Lanes, r + 2 Lanes ...
-/// lie beside each other, 4 bytes each. With T = ceil(cols / 4) tiles a band and t = TileRows * 4 bytes a tile:
+/// Tiles of TileRows x 4 scales, the tiles of one row band side by side; inside a tile the rows r, r + Lanes ... lie
+/// beside each other, 4 bytes each. With T = ceil(cols / 4) tiles a band and t = TileRows * 4 bytes a tile:
 /// offset(b, m, k) = b * size/batch + ((m / TileRows) * T + k / 4) * t + (m % Lanes) * t/Lanes
 ///                 + (m % TileRows) / Lanes * 4 + k % 4.
-/// rows x cols: the scale grid, cols = K/32. Padding: rows to TileRows, cols to 4, with byte 00 (never FF, a NaN). Every shape.
+/// rows x cols: the scale grid, cols = K/32. Padding: rows to TileRows, cols to 4, byte 00 (FF is NaN). Every shape.
 template <i64 TileRows, i64 Lanes> struct tiled_scales {
   static constexpr detail::short_text id_text = detail::short_text{} << "swizzle-" << TileRows << "x4";
   static constexpr std::string_view id = id_text.view();
