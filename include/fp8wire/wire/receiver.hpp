@@ -96,6 +96,11 @@ template <sink Sink> class receiver {
     return {};
   }
 
+  /// Makes the update fail without ending it: finish will answer `why`. Does nothing outside an update.
+  void refuse(const error& why) {
+    if (updating_) fail(why);
+  }
+
   /// Ends the update; staged engines serve the old version on. Does nothing outside an update.
   void abort(const error& why) noexcept {
     if (!updating_) return;
