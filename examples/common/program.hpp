@@ -72,7 +72,7 @@ inline void print(std::string_view text) {
 template <class Body> int run(CLI::App& app, int count, char** arguments, Body&& body) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error to report, not a death without a clean-up
   const std::string name = app.get_name();
-  app.set_version_flag("--version", name + " " + std::string(fp8wire::version));
+  app.set_version_flag("--version", name + " " + std::string(fp8wire::version_string));
   try {
     try {
       app.parse(count, arguments);

@@ -28,7 +28,7 @@ inline constexpr version_text version_buffer{};
 }  // namespace detail
 
 /// "major.minor.patch".
-inline constexpr std::string_view version{detail::version_buffer.text, detail::version_buffer.length};
+inline constexpr std::string_view version_string{detail::version_buffer.text, detail::version_buffer.length};
 
 FP8WIRE_ABI_END
 #endif
