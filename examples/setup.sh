@@ -6,18 +6,6 @@ die() {
   exit 1
 }
 
-# as_root COMMAND...: directly or through sudo.
-as_root() {
-  if [ "$(id -u)" -eq 0 ]; then
-    env DEBIAN_FRONTEND=noninteractive "$@"
-  elif command -v sudo >/dev/null 2>&1; then
-    sudo env DEBIAN_FRONTEND=noninteractive "$@"
-  else
-    die "These Debian packages are missing:$missing_packages
-Installing them needs root or sudo, and neither is here. As root:  apt-get install$missing_packages"
-  fi
-}
-
 # missing PACKAGE:PROBE...: prints the packages whose probe fails. A probe is a file, or a command on PATH.
 missing() {
   for pair in "$@"; do
@@ -39,24 +27,32 @@ test_packages='doctest-dev:/usr/include/doctest/doctest.h cmake:cmake clang:clan
 
 # install_missing PACKAGE:PROBE...: nothing to do is the usual case, and then nothing is asked of apt.
 install_missing() {
-  missing_packages=$(missing "$@")
-  [ -n "$missing_packages" ] || return 0
+  packages=$(missing "$@")
+  [ -n "$packages" ] || return 0
   command -v apt-get >/dev/null 2>&1 ||
-    die "Missing here, by their Debian names:$missing_packages
+    die "Missing here, by their Debian names:$packages
 This machine has no apt-get: install them its own way, then run this again."
-  echo "Installing:$missing_packages"
+  as_root=''
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null 2>&1 ||
+      die "These Debian packages are missing:$packages
+Installing them needs root or sudo, and neither is here. As root:  apt-get install$packages"
+    as_root=sudo
+  fi
+  echo "Installing:$packages"
   log=$(mktemp)
   # A package list that cannot be refreshed may still be good enough.
-  as_root apt-get update >"$log" 2>&1 || echo "apt-get update failed; going on with the package lists that are here" >&2
+  $as_root apt-get update >"$log" 2>&1 || echo 'apt-get update failed; going on with the package lists that are here' >&2
   # shellcheck disable=SC2086  # a list of words
-  if ! as_root apt-get install -y --no-install-recommends $missing_packages >>"$log" 2>&1; then
+  if ! $as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y --no-install-recommends $packages </dev/null >>"$log" 2>&1; then
     cat "$log" >&2
     rm -f "$log"
-    die "apt-get could not install:$missing_packages"
+    die "apt-get could not install:$packages"
   fi
   rm -f "$log"
-  still_missing=$(missing "$@")
-  [ -z "$still_missing" ] || die "Installed, but still not found:$still_missing"
+  packages=$(missing "$@")
+  [ -z "$packages" ] || die "Installed, but still not found:$packages"
 }
 
 # configure FOLDER OPTION...: a new build folder, or the old one with these options; made anew where Meson cannot reuse it.
