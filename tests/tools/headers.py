@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The library's headers and the floor each one stands on: the one list that the build and the tests share."""
+"""What files there are, and the floor each header stands on: the one list that the build and the tests share."""
 import pathlib
 import sys
 
@@ -46,9 +46,16 @@ def test_sources(root=ROOT):
     return sorted(p.relative_to(tests).as_posix() for p in found)
 
 
+def sources(folder):
+    """*.cpp right in that folder of the project, by name."""
+    return sorted(p.name for p in (ROOT / folder).glob("*.cpp"))
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["--tests"]:
         print("\n".join(test_sources()))
+    elif sys.argv[1:2] == ["--sources"]:
+        print("\n".join(sources(sys.argv[2])))
     elif sys.argv[1:] == ["--include-all"]:
         print("\n".join(f"#include <{h}>" for h in dependency_free()))
     else:
