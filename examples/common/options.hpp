@@ -31,6 +31,8 @@ inline void add_format_options(CLI::App& app, format_options& options) {
   app.add_option("--recipe", options.recipe, "Preset that decides the bytes (fp8-convert --list)")->type_name("NAME")->capture_default_str();
   app.add_option("--amax-floor", options.amax_floor, "Smallest amax of a block, finite and >= 0 (default: the preset's)")->type_name("X");
   app.add_option("--scale", options.scale, "fp32, pow2 or e8m0, where the preset leaves a choice")->type_name("S");
+  app.add_option("--block", options.block, "RxC, where the preset leaves a choice (128x128, 1x128, 1x32, row, tensor)")->type_name("RxC");
+  app.add_option("--element", options.element, "e4m3 or e5m2, where the preset leaves a choice")->type_name("E");
   app.add_option("--naming", options.naming, "Names of the scales: vllm, sglang, nemo, skyrl, modelopt, compressed-tensors (default: the preset's)")->type_name("N");
   app.add_option("--model", options.model, "Family whose rules say which tensors become FP8")->type_name("M")->capture_default_str();
   app.add_option("--only", options.only, "Quantize only tensors that match; repeatable")->type_name("GLOB")->allow_extra_args(false);
@@ -42,10 +44,9 @@ inline void add_format_options(CLI::App& app, format_options& options) {
 /// What the options mean.
 struct format {
   const quantizer* preset = nullptr;
-  const fp8wire::naming* names = nullptr;
   float amax_floor = 0;
-  bool refuse_nonfinite = true;
-  fp8wire::u64 grid_id() const { return preset->grid_id(amax_floor); }
+  bool via_bf16 = false, refuse_nonfinite = true;
+  fp8wire::u64 grid_id() const { return preset->grid_id(amax_floor, via_bf16); }
 };
 
 /// The shortest decimal text that reads back as the same float.
@@ -61,41 +62,32 @@ inline float parse_floor(const std::string& text) {
   return fp8wire::f32::is_zero(bits) ? 0.0f : value;
 }
 
-inline std::string block_text(const quantizer& row) {
-  if (row.block_rows == fp8wire::whole && row.block_cols == fp8wire::whole) return "tensor";
-  if (row.block_rows == 1 && row.block_cols == fp8wire::whole) return "row";
-  return fmt::format("{}x{}", row.block_rows, row.block_cols);
-}
-
-/// Wrong names exit with 2 and list what there is.
+/// Wrong names exit with 2 and list what there is. Sets chosen_naming.
 inline format resolve(const format_options& options) {
-  std::vector<std::string_view> names, scales;
+  std::vector<std::string> names, choices;
   for (const quantizer& row : quantizers()) {
-    if (row.via_bf16) continue;
-    if (names.empty() || names.back() != row.name) names.push_back(row.name);
-    if (row.name == options.recipe) scales.push_back(row.scale);
+    if (names.empty() || names.back() != row.name) names.emplace_back(row.name);
+    if (row.name == options.recipe) choices.push_back(fmt::format("{} {} {}", row.scale, row.element.substr(0, row.element.find('/')), row.block));
   }
-  if (scales.empty()) misuse("--recipe {}: no such preset; there are: {}", options.recipe, fmt::join(names, ", "));
+  if (choices.empty()) misuse("--recipe {}: no such preset; there are: {}", options.recipe, fmt::join(names, ", "));
   format chosen;
-  chosen.preset = find_quantizer(options.recipe, options.scale, options.via_bf16);
-  // A preset that always rounds through BF16 has one row only.
-  if (chosen.preset == nullptr) chosen.preset = find_quantizer(options.recipe, options.scale, !options.via_bf16);
+  chosen.preset = find_quantizer(options.recipe, options.scale, options.element, options.block);
   if (chosen.preset == nullptr)
-    misuse("--scale {}: {} leaves no such choice; there are: {}", options.scale, options.recipe, fmt::join(scales, ", "));
+    misuse("{} leaves no choice{}{}{}{}{}{}; there are (scale element block): {}", options.recipe, options.scale.empty() ? "" : " --scale ",
+           options.scale, options.element.empty() ? "" : " --element ", options.element, options.block.empty() ? "" : " --block ",
+           options.block, fmt::join(choices, ", "));
   const quantizer& preset = *chosen.preset;
-  if (!options.block.empty() && options.block != block_text(preset))
-    misuse("--block {}: not available yet for {}; there is: {}", options.block, preset.name, block_text(preset));
-  if (!options.element.empty() && !preset.element.starts_with(options.element))
-    misuse("--element {}: not available yet for {}; there is: e4m3", options.element, preset.name);
   const std::string_view naming = options.naming.empty() ? preset.naming : std::string_view(options.naming);
-  chosen.names = fp8wire::namings::find(naming);
-  if (chosen.names == nullptr) {
-    std::vector<std::string_view> known;
-    for (const fp8wire::naming& one : fp8wire::namings::all) known.push_back(one.id);
-    misuse("--naming {}: no such naming; there are: {}", naming, fmt::join(known, ", "));
+  const fp8wire::naming* known = fp8wire::namings::find(naming);
+  if (known == nullptr) {
+    std::vector<std::string_view> all;
+    for (const fp8wire::naming& one : fp8wire::namings::all) all.push_back(one.id);
+    misuse("--naming {}: no such naming; there are: {}", naming, fmt::join(all, ", "));
   }
+  chosen_naming = *known;
   if (options.layout != "canonical") misuse("--layout {}: not available yet; there is: canonical", options.layout);
   chosen.amax_floor = options.amax_floor.empty() ? preset.amax_floor : parse_floor(options.amax_floor);
+  chosen.via_bf16 = options.via_bf16 || preset.always_via_bf16;
   if (options.nonfinite != "refuse" && options.nonfinite != "tool") misuse("--nonfinite {}: refuse or tool", options.nonfinite);
   chosen.refuse_nonfinite = options.nonfinite == "refuse";
   return chosen;

@@ -24,28 +24,39 @@ struct weights {
   fp8wire::matrix_extents extents;
 };
 
+/// What a preset makes of a block, for asking which presets could have made given bytes.
+struct block_outcome {
+  fp8wire::u32 stored_bits = 0;
+  fp8wire::u8 code = 0;
+};
+
 /// Whether tensors of that dtype can be quantized.
 constexpr bool is_weight_dtype(fp8wire::dtype type) noexcept {
   return type == fp8wire::dtype::bf16 || type == fp8wire::dtype::f16 || type == fp8wire::dtype::f32;
 }
 
-/// One preset under one choice of scale and of --via-bf16.
+/// The naming of the scales, chosen once by the command line: wire_format takes an object with static storage.
+inline fp8wire::naming chosen_naming = fp8wire::namings::vllm;
+
+/// One preset. `via_bf16`: FP32 weights are rounded to BF16 first.
 struct quantizer {
-  std::string_view name, scale, naming, source, element;
-  bool modelled = false, microscaling = false, via_bf16 = false;
+  std::string_view name, scale, naming, source, element, block;
+  bool modelled = false, microscaling = false;
+  bool always_via_bf16 = false;         // the preset does so unasked
   float amax_floor = 0;                 // the preset's own
   int block_rows = 0, block_cols = 0;   // fp8wire::whole: the matrix's extent
   fp8wire::dtype codes, stored;         // stored: f32, bf16, or f8_e8m0 however a naming labels it
   const float* values;                  // of the 256 codes
 
-  fp8wire::u64 (*grid_id)(float amax_floor);
-  /// Codes and scales of a weight in canonical layout, or why there are none.
-  fp8wire::result<std::vector<fp8wire::tensor_spec>> (*tensors)(const fp8wire::naming&, std::string_view weight,
-                                                                const std::vector<fp8wire::i64>& shape);
-  /// Dense, canonical; block rows are spread over the workers.
-  fp8wire::status (*quantize)(const weights&, void* codes, void* scales, float amax_floor, workers&);
+  fp8wire::u64 (*grid_id)(float amax_floor, bool via_bf16);
+  /// Codes and scales of a weight in canonical layout under the chosen naming, or why there are none.
+  fp8wire::result<std::vector<fp8wire::tensor_spec>> (*tensors)(std::string_view weight, const std::vector<fp8wire::i64>& shape);
+  /// Dense, canonical; block rows are spread over the workers. Returns whether all weights are finite.
+  bool (*quantize)(const weights&, void* codes, void* scales, float amax_floor, bool via_bf16, workers&);
   /// Against the scalar reference, on the calling thread.
-  fp8wire::mismatch (*verify)(const weights&, const void* codes, const void* scales, float amax_floor);
+  fp8wire::mismatch (*verify)(const weights&, const void* codes, const void* scales, float amax_floor, bool via_bf16);
+  /// Bits of the scale of a block with that amax, and the code of the amax itself.
+  block_outcome (*block_of)(fp8wire::dtype input, float amax, float amax_floor);
 
   fp8wire::i64 scale_rows(fp8wire::i64 rows) const {
     return fp8wire::ceil_div(rows, fp8wire::detail::block_extent(block_rows, rows));
@@ -55,11 +66,12 @@ struct quantizer {
   }
 };
 
-/// Every preset, scale and --via-bf16 there is, in the order of presets::all.
+/// Every preset there is, in the order of presets::all.
 std::span<const quantizer> quantizers();
 
-/// The row of that name; `scale` empty means the name's default. Null where there is none.
-const quantizer* find_quantizer(std::string_view name, std::string_view scale, bool via_bf16);
+/// The first row with all of these; empty fields mean the name's default. Null where there is none.
+const quantizer* find_quantizer(std::string_view name, std::string_view scale = {}, std::string_view element = {},
+                                std::string_view block = {});
 
 }  // namespace programs
 #endif

@@ -3,10 +3,9 @@
 #ifndef FP8WIRE_EXAMPLES_QUANTIZER_ROWS_HPP
 #define FP8WIRE_EXAMPLES_QUANTIZER_ROWS_HPP
 #include <array>
+#include <atomic>
 #include <concepts>
 #include <cstddef>
-#include <iterator>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,37 +19,31 @@
 
 namespace programs {
 
-template <class Recipe> struct through_bf16 {
-  static constexpr fp8wire::numerics num = [] {
+/// Calls function(view) with the weights under their own type.
+template <class Function> auto with_view(const weights& in, Function&& function) {
+  const auto view = [&]<class In>(const In* data) {
+    return function(fp8wire::dense(data, in.extents.rows, in.extents.cols, in.extents.batch));
+  };
+  switch (in.type) {
+    case fp8wire::dtype::bf16: return view(static_cast<const fp8wire::bf16*>(in.data));
+    case fp8wire::dtype::f16: return view(static_cast<const fp8wire::fp16*>(in.data));
+    default: return view(static_cast<const float*>(in.data));
+  }
+}
+
+/// A recipe's functions over untyped memory.
+template <class Recipe> struct row_of {
+  using stored = fp8wire::stored_t<Recipe>;
+  static constexpr fp8wire::numerics through_bf16 = [] {
     fp8wire::numerics changed = Recipe::num;
     changed.f32_through_bf16 = true;
     return changed;
   }();
-  using type = fp8wire::with_numerics<Recipe, num>;
-};
-
-/// Calls function(view) with the weights under their own type.
-template <class Function> auto with_view(const weights& in, Function&& function) {
-  const auto view = [&]<class In>(const In*) {
-    return function(fp8wire::dense(static_cast<const In*>(in.data), in.extents.rows, in.extents.cols, in.extents.batch));
-  };
-  switch (in.type) {
-    case fp8wire::dtype::bf16: return view(static_cast<const fp8wire::bf16*>(nullptr));
-    case fp8wire::dtype::f16: return view(static_cast<const fp8wire::fp16*>(nullptr));
-    default: return view(static_cast<const float*>(nullptr));
-  }
-}
-
-/// A recipe's functions over untyped memory. Only FP32 weights tell a recipe from its --via-bf16 form, so that the others
-/// share one instantiation.
-template <class Base, bool ViaBf16> struct row_of {
-  using recipe = std::conditional_t<ViaBf16, typename through_bf16<Base>::type, Base>;
-  using stored = fp8wire::stored_t<recipe>;
-  template <class In> using recipe_for = std::conditional_t<std::same_as<In, float>, recipe, Base>;
+  using via = fp8wire::with_numerics<Recipe, through_bf16>;
 
   static constexpr std::array<float, 256> values = [] {
     std::array<float, 256> table{};
-    for (std::size_t code = 0; code < 256; ++code) table[code] = recipe::element::decode(static_cast<fp8wire::u8>(code));
+    for (std::size_t code = 0; code < 256; ++code) table[code] = Recipe::element::decode(static_cast<fp8wire::u8>(code));
     return table;
   }();
 
@@ -58,48 +51,62 @@ template <class Base, bool ViaBf16> struct row_of {
     return fp8wire::dense(codes, in.rows, in.cols, in.batch);
   }
   template <class T, class In> static auto scales_of(T* scales, const fp8wire::matrix_view<In>& in) {
-    using block = typename recipe::block;
+    using block = typename Recipe::block;
     return fp8wire::dense(scales, fp8wire::scale_rows<block>(in.rows), fp8wire::scale_cols<block>(in.cols), in.batch);
   }
 
-  static fp8wire::u64 grid_id(float amax_floor) { return fp8wire::grid_id<recipe>(amax_floor); }
-  static fp8wire::status quantize(const weights& weight, void* codes, void* scales, float amax_floor, workers& threads) {
+  static fp8wire::u64 grid_id(float amax_floor, bool via_bf16) {
+    return via_bf16 ? fp8wire::grid_id<via>(amax_floor) : fp8wire::grid_id<Recipe>(amax_floor);
+  }
+  static bool quantize(const weights& weight, void* codes, void* scales, float amax_floor, bool via_bf16, workers& threads) {
+    if (via_bf16 && weight.type == fp8wire::dtype::f32) return quantize_rounded(weight, codes, scales, amax_floor, threads);
     return with_view(weight, [&]<class In>(fp8wire::matrix_view<const In> in) {
-      return fp8wire::quantize<recipe_for<In>, In>(
-          in, {codes_of(static_cast<fp8wire::u8*>(codes), in), scales_of(static_cast<stored*>(scales), in)}, amax_floor, threads);
+      const fp8wire::pair_view<Recipe> out{codes_of(static_cast<fp8wire::u8*>(codes), in), scales_of(static_cast<stored*>(scales), in)};
+      return fp8wire::quantize<Recipe, In>(in, out, amax_floor, threads).finite();
     });
   }
-  static fp8wire::mismatch verify(const weights& weight, const void* codes, const void* scales, float amax_floor) {
+  /// FP32 weights as the BF16 weights that they round to: the same bytes as the recipe with f32_through_bf16, without a
+  /// second instantiation of every quantizer. verify() compares with that recipe.
+  static bool quantize_rounded(const weights& weight, void* codes, void* scales, float amax_floor, workers& threads) {
+    const auto* data = static_cast<const float*>(weight.data);
+    const fp8wire::i64 rows = weight.extents.batch * weight.extents.rows, cols = weight.extents.cols;
+    std::vector<fp8wire::bf16> rounded(static_cast<std::size_t>(rows * cols));
+    std::atomic<bool> finite = true;
+    threads.run(rows, [&](fp8wire::i64 row) {
+      for (fp8wire::i64 i = row * cols; i < (row + 1) * cols; ++i) {
+        if (!fp8wire::f32::is_finite(fp8wire::bits_of(data[i]))) finite = false;
+        rounded[static_cast<std::size_t>(i)] = fp8wire::to_bf16(data[i]);
+      }
+    });
+    quantize({fp8wire::dtype::bf16, rounded.data(), weight.extents}, codes, scales, amax_floor, false, threads);
+    return finite;  // of the weights themselves: the largest ones round to Inf
+  }
+  static fp8wire::mismatch verify(const weights& weight, const void* codes, const void* scales, float amax_floor, bool via_bf16) {
     return with_view(weight, [&]<class In>(fp8wire::matrix_view<const In> in) {
-      return fp8wire::verify<recipe_for<In>, In>(
-          in, {codes_of(static_cast<const fp8wire::u8*>(codes), in), scales_of(static_cast<const stored*>(scales), in)},
-          amax_floor);
+      const auto code_view = codes_of(static_cast<const fp8wire::u8*>(codes), in);
+      const auto scale_view = scales_of(static_cast<const stored*>(scales), in);
+      if constexpr (std::same_as<In, float>)
+        if (via_bf16) return fp8wire::verify<via, In>(in, {code_view, scale_view}, amax_floor);
+      return fp8wire::verify<Recipe, In>(in, {code_view, scale_view}, amax_floor);
     });
   }
-  static fp8wire::result<std::vector<fp8wire::tensor_spec>> tensors(const fp8wire::naming& names, std::string_view weight,
-                                                                    const std::vector<fp8wire::i64>& shape) {
-    namespace namings = fp8wire::namings;
-    static_assert(std::size(namings::all) == 6, "a naming was added: add it below");
-    return with_naming<namings::vllm, namings::sglang, namings::nemo, namings::skyrl, namings::modelopt,
-                       namings::compressed_tensors>(names, weight, shape);
+  static fp8wire::result<std::vector<fp8wire::tensor_spec>> tensors(std::string_view weight, const std::vector<fp8wire::i64>& shape) {
+    return fp8wire::wire_format<Recipe, chosen_naming>::tensors(weight, shape);
   }
-
- private:
-  /// The naming is a template argument of wire_format; the programs have it as a value.
-  template <const fp8wire::naming&... Known>
-  static fp8wire::result<std::vector<fp8wire::tensor_spec>> with_naming(const fp8wire::naming& names, std::string_view weight,
-                                                                        const std::vector<fp8wire::i64>& shape) {
-    fp8wire::result<std::vector<fp8wire::tensor_spec>> specs =
-        fp8wire::make_error(fp8wire::errc::bad_argument, std::string(names.id), "no naming of that id");
-    static_cast<void>(((names.id == Known.id && (specs = fp8wire::wire_format<Base, Known>::tensors(weight, shape), true)) || ...));
-    return specs;
+  static block_outcome block_of(fp8wire::dtype input, float amax, float amax_floor) {
+    const fp8wire::u32 bits = fp8wire::bits_of(amax);
+    const auto outcome = [&]<class In>(In weight) -> block_outcome {
+      const auto pair = fp8wire::reference::block_scale<Recipe, In>(bits, amax_floor);
+      return {fp8wire::detail::stored_bits(pair.stored), fp8wire::reference::encode<Recipe, In>(weight, pair.operand)};
+    };
+    if (input == fp8wire::dtype::bf16) return outcome(fp8wire::to_bf16(amax));
+    return outcome(amax);
   }
 };
 
-template <class Preset, bool ViaBf16> quantizer make_row() {
-  using base = typename Preset::recipe;
-  using functions = row_of<base, ViaBf16>;
-  using recipe = typename functions::recipe;
+template <class Preset> quantizer make_row() {
+  using recipe = typename Preset::recipe;
+  using functions = row_of<recipe>;
   constexpr bool exponents = std::same_as<typename functions::stored, fp8wire::e8m0>;
   constexpr bool halves = std::same_as<typename functions::stored, fp8wire::bf16>;
   quantizer row;
@@ -108,9 +115,10 @@ template <class Preset, bool ViaBf16> quantizer make_row() {
   row.naming = Preset::naming;
   row.source = Preset::source;
   row.element = recipe::element::id;
+  row.block = fp8wire::block_name<typename recipe::block>();
   row.modelled = Preset::modelled;
   row.microscaling = fp8wire::is_microscaling<recipe>;
-  row.via_bf16 = recipe::num.f32_through_bf16;
+  row.always_via_bf16 = recipe::num.f32_through_bf16;
   row.amax_floor = recipe::num.amax_floor;
   row.block_rows = recipe::block::rows;
   row.block_cols = recipe::block::cols;
@@ -121,6 +129,7 @@ template <class Preset, bool ViaBf16> quantizer make_row() {
   row.tensors = functions::tensors;
   row.quantize = functions::quantize;
   row.verify = functions::verify;
+  row.block_of = functions::block_of;
   return row;
 }
 
@@ -135,10 +144,7 @@ template <std::size_t Part, std::size_t Parts> std::vector<numbered_row> make_ro
   [&]<class... Presets>(fp8wire::presets::list<Presets...>) {
     [&]<std::size_t... Numbers>(std::index_sequence<Numbers...>) {
       const auto add = [&]<class Preset, std::size_t Number>() {
-        if constexpr (Number % Parts == Part) {
-          rows.push_back({Number, make_row<Preset, false>()});
-          if constexpr (!Preset::recipe::num.f32_through_bf16) rows.push_back({Number, make_row<Preset, true>()});
-        }
+        if constexpr (Number % Parts == Part) rows.push_back({Number, make_row<Preset>()});
       };
       (add.template operator()<Presets, Numbers>(), ...);
     }(std::index_sequence_for<Presets...>{});
