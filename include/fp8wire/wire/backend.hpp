@@ -52,12 +52,15 @@ template <executor Executor = serial> class host_backend {
   }
   template <any_recipe Recipe, class In, class Stream>
   error quantize(const quantize_job& job, matrix_view<const In> in, pair_view<Recipe> out, float amax_floor, Stream) {
-    const status seen = fp8wire::quantize<Recipe, In>(in, out, amax_floor, run_);
+    record<Recipe>(job, out, fp8wire::quantize<Recipe, In>(in, out, amax_floor, run_));
+    return {};
+  }
+  /// Status and sums of a pair that lies in its slot, whoever quantized it.
+  template <any_recipe Recipe> void record(const quantize_job& job, pair_view<Recipe> out, status seen) noexcept {
     if (!seen.finite() && statuses_[job.item] < 0) statuses_[job.item] = job.index_base + seen.first_nonfinite;
     sums_[job.codes_piece] = checksum(out.codes.data, static_cast<std::size_t>(out.codes.size()));
     sums_[job.scales_piece] =
         checksum(out.scales.data, static_cast<std::size_t>(out.scales.size()) * sizeof(stored_t<Recipe>));
-    return {};
   }
   /// Rows of any stride become dense bytes.
   template <class Value, class Stream> error copy(u32 piece, Value* to, matrix_view<const Value> from, Stream) noexcept {

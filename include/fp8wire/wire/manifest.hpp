@@ -251,6 +251,18 @@ inline error manifest::add_pair(std::vector<tensor_spec> specs, const pair_facts
     if (error wrong = admit(specs[static_cast<std::size_t>(i)], bytes[i])) return wrong;
   if (specs[0].name == specs[1].name)
     return make_error(errc::duplicate, specs[0].name, "names both the codes and the scales", condition::c3_complete_pairs);
+  // What a cut relies on; a manifest from outside may say anything.
+  const matrix_extents& m = facts.extents;
+  i64 elements = 0;
+  if (!multiply_checked(m.batch, m.rows, elements) || !multiply_checked(elements, m.cols, elements) || bytes[0] != static_cast<u64>(elements))
+    return make_error(errc::wrong_shape, specs[0].name, "codes are one byte an element; the bytes", static_cast<i64>(bytes[0]), elements,
+                      condition::c5_geometry);
+  if (facts.split_rows < 0)
+    return make_error(errc::bad_argument, specs[0].name, "rows of a block", facts.split_rows, 0, condition::c5_geometry);
+  const i64 block_rows = facts.split_rows == 0 ? 1 : m.batch * ceil_div(m.rows, facts.split_rows);
+  if (block_rows != 0 && bytes[1] % static_cast<u64>(block_rows) != 0)
+    return make_error(errc::wrong_shape, specs[1].name, "its bytes do not divide into block rows; the rest",
+                      static_cast<i64>(bytes[1] % static_cast<u64>(block_rows)), 0, condition::c5_geometry);
   i32 at = -1;
   for (std::size_t i = 0; i < encodings_.size(); ++i)
     if (encodings_[i] == encoding) at = static_cast<i32>(i);
