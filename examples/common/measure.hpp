@@ -71,14 +71,14 @@ template <class At> void measure_blocks(const weights& in, const pair_bytes& pai
     if (!fp8wire::f32::is_finite(fp8wire::bits_of(value))) continue;
     if (value > top) next = top, top = value;
   }
-  const double cut = top + (static_cast<double>(top) - next) / 2;
+  const double largest = static_cast<double>(top), cut = largest + (largest - static_cast<double>(next)) / 2;
   const auto job = [&]<class In>(const In* data, fp8wire::i64 number) {
     const fp8wire::i64 batch = number / block_rows, block_row = number % block_rows;
     const fp8wire::i64 first = block_row * height, last = (std::min)(first + height, rows);
     for (fp8wire::i64 block_col = 0; block_col < block_cols; ++block_col) {
       const fp8wire::i64 left = block_col * width, right = (std::min)(left + width, cols);
       const float scale = pair.scale((batch * block_rows + block_row) * block_cols + block_col);
-      const double beyond = cut * scale;
+      const double beyond = cut * static_cast<double>(scale);
       deviation sum;
       sum.blocks = 1;
       bool zero = true;
@@ -92,7 +92,7 @@ template <class At> void measure_blocks(const weights& in, const pair_bytes& pai
             continue;
           }
           if (!fp8wire::f32::is_finite(fp8wire::bits_of(value))) continue;
-          const double exact = weight, error = exact - value, size = std::fabs(error);
+          const double exact = static_cast<double>(weight), error = exact - static_cast<double>(value), size = std::fabs(error);
           ++sum.elements;
           if (std::fabs(exact) > beyond) ++sum.saturated;
           if (size > sum.largest) sum.largest = size;

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Passing over large files: what is read ahead, written behind, copied and compared without filling memory.
+#ifndef FP8WIRE_EXAMPLES_FILES_HPP
+#define FP8WIRE_EXAMPLES_FILES_HPP
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include <fp8wire/core/bits.hpp>
+
+#include "workers.hpp"
+
+namespace programs {
+
+/// Asks for the pages of a mapped range, without waiting for them.
+inline void read_ahead(std::span<const std::byte> bytes) noexcept {
+  constexpr std::size_t page = 4096, most = std::size_t{256} << 20;
+  if (bytes.empty()) return;
+  const std::size_t lead = static_cast<std::size_t>(__builtin_bit_cast(fp8wire::u64, bytes.data()) % page);
+  ::madvise(const_cast<std::byte*>(bytes.data() - lead), (std::min)(bytes.size() + lead, most), MADV_WILLNEED);
+}
+
+/// Starts the writing of finished parts of a file, so that the disk works while the next part is made.
+class write_behind {
+ public:
+  explicit write_behind(const std::string& path) : file_(::open(path.c_str(), O_WRONLY | O_CLOEXEC)) {}
+  write_behind(const write_behind&) = delete;
+  write_behind& operator=(const write_behind&) = delete;
+  ~write_behind() {
+    if (file_ >= 0) ::close(file_);
+  }
+  void start(fp8wire::i64 offset, fp8wire::i64 bytes) const noexcept {
+    // A hint: where it cannot be had, fsync does all of the work at the end.
+    if (file_ >= 0 && bytes > 0) static_cast<void>(::sync_file_range(file_, offset, bytes, SYNC_FILE_RANGE_WRITE));
+  }
+
+ private:
+  int file_;
+};
+
+inline constexpr std::size_t piece_bytes = std::size_t{4} << 20;
+inline fp8wire::i64 pieces_of(std::size_t bytes) noexcept { return static_cast<fp8wire::i64>((bytes + piece_bytes - 1) / piece_bytes); }
+
+/// Copies between ranges of the same size.
+inline void copy_bytes(std::span<const std::byte> from, std::span<std::byte> to, workers& threads) {
+  threads.run(pieces_of(from.size()), [&](fp8wire::i64 piece) {
+    const std::size_t at = static_cast<std::size_t>(piece) * piece_bytes;
+    std::memcpy(to.data() + at, from.data() + at, (std::min)(piece_bytes, from.size() - at));
+  });
+}
+
+/// Whether two ranges of the same size hold the same bytes.
+inline bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b, workers& threads) {
+  std::atomic<bool> same = true;
+  threads.run(pieces_of(a.size()), [&](fp8wire::i64 piece) {
+    const std::size_t at = static_cast<std::size_t>(piece) * piece_bytes;
+    if (std::memcmp(a.data() + at, b.data() + at, (std::min)(piece_bytes, a.size() - at)) != 0) same = false;
+  });
+  return same;
+}
+
+}  // namespace programs
+#endif
