@@ -32,15 +32,15 @@ std::string message(std::string_view header, std::string_view data = {}) {
 }  // namespace
 
 TEST_CASE("every case of the vectors gets its verdict") {
-  const auto cases = io_test::vectors("safetensors_cases.json");
   int seen = 0;
-  for (const auto& one : cases.GetArray()) {
-    if (io_test::text_of(one["kind"]) != "safetensors") continue;
-    const std::string id(io_test::text_of(one["id"]));
+  for (const auto& one : io_test::vectors("safetensors_cases.json")) {
+    if (io_test::member(one, "kind").text() != "safetensors") continue;
+    const std::string id = io_test::member(one, "id").text();
     CAPTURE(id);
-    const std::string file = io_test::from_hex(io_test::text_of(one["input"]["file_hex"]));
-    REQUIRE(file.size() == one["input"]["size"].GetUint64());
-    const std::string expected(io_test::text_of(one["expect"]["result"]));
+    const auto& input = io_test::member(one, "input");
+    const std::string file = io_test::from_hex(io_test::member(input, "file_hex").text());
+    REQUIRE(std::to_string(file.size()) == io_test::member(input, "size").text());
+    const std::string expected = io_test::member(io_test::member(one, "expect"), "result").text();
     CHECK(fault_of(file) == (expected == "ok" ? "none" : expected));
     ++seen;
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of io/ share: vectors read without the library's own reader, files made by hand, a folder that goes away.
+// What the tests of io/ share: vectors (read by io/json.hpp, which json_test.cpp holds to Python), files made by hand, a
+// folder that goes away.
 #ifndef FP8WIRE_TESTS_IO_SUPPORT_HPP
 #define FP8WIRE_TESTS_IO_SUPPORT_HPP
 #include <doctest/doctest.h>
-#include <rapidjson/document.h>
 #include <stdlib.h>
 
 #include <cstdint>
@@ -13,6 +13,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+
+#include <fp8wire/io/json.hpp>
 
 namespace io_test {
 
@@ -28,14 +30,18 @@ inline void write_file(const std::filesystem::path& path, std::string_view bytes
 }
 
 /// tests/vectors/NAME; the tests run in tests/.
-inline rapidjson::Document vectors(const char* name) {
-  rapidjson::Document document;
-  const std::string text = read_file(std::filesystem::path("vectors") / name);
-  document.Parse(text.data(), text.size());
-  REQUIRE(document.IsArray());
-  return document;
+inline std::vector<fp8wire::json::value> vectors(const char* name) {
+  auto parsed = fp8wire::json::parse(read_file(std::filesystem::path("vectors") / name), name);
+  REQUIRE_MESSAGE(parsed.ok(), parsed.error().message());
+  return parsed->items();
 }
-inline std::string_view text_of(const rapidjson::Value& value) { return {value.GetString(), value.GetStringLength()}; }
+
+/// A member that is there.
+inline const fp8wire::json::value& member(const fp8wire::json::value& object, std::string_view key) {
+  const fp8wire::json::value* found = object.find(key);
+  REQUIRE_MESSAGE(found != nullptr, std::string(key));
+  return *found;
+}
 
 inline std::string from_hex(std::string_view digits) {
   std::string bytes;
