@@ -146,10 +146,11 @@ class manifest_reader {
   bool key(std::string_view text) {
     if (skipped_ > 0) return true;
     key_ = -1;
-    for (int i = 0; i < key_count; ++i)
+    const bool root = where_ == place::root;
+    for (int i = root ? 0 : aliases + 1; i < (root ? aliases + 1 : static_cast<int>(key_count)); ++i)
       if (keys[i] == text) key_ = i;
     if (key_ < 0) return true;
-    u32& seen = where_ == place::root ? seen_root_ : seen_;
+    u32& seen = root ? seen_root_ : seen_;
     if ((seen >> key_ & 1u) != 0) return fail(errc::duplicate, "duplicate key \"" + std::string(text) + "\"");
     seen |= u32{1} << key_;
     return true;
