@@ -15,11 +15,13 @@ struct any_work {
 }  // namespace detail
 
 /// run(n, work) calls work(0) ... work(n - 1), each once, in any order and on any thread, and returns when all returned.
+/// An optional member concurrency() says how many run at a time, so that work is cut into no more pieces than pay.
 template <class E>
 concept executor = requires(E& e, i64 count, const detail::any_work& work) { e.run(count, work); };
 
 /// The calling thread, in order. interop/openmp.hpp has the parallel one.
 struct serial {
+  static constexpr i64 concurrency() noexcept { return 1; }
   template <class Work> constexpr void run(i64 count, const Work& work) const {
     for (i64 i = 0; i < count; ++i) work(i);
   }

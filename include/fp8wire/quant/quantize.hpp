@@ -2,8 +2,7 @@
 /// Weights to codes and scales on the host.
 #ifndef FP8WIRE_QUANT_QUANTIZE_HPP
 #define FP8WIRE_QUANT_QUANTIZE_HPP
-#include <fp8wire/core/executor.hpp>
-#include <fp8wire/quant/reference.hpp>
+#include <fp8wire/quant/host/dispatch.hpp>
 
 FP8WIRE_ABI_BEGIN
 
@@ -43,46 +42,35 @@ template <class In> constexpr i64 first_nonfinite(const matrix_view<const In>& i
   return -1;
 }
 
-/// A flag that several threads may raise and one reads after they ended.
-class raised_flag {
- public:
-  constexpr void raise() noexcept {
-    if (__builtin_is_constant_evaluated()) value_ = true;
-    else __atomic_store_n(&value_, true, __ATOMIC_RELAXED);
-  }
-  constexpr bool get() const noexcept { return value_; }
-
- private:
-  bool value_ = false;
-};
-
 }  // namespace detail
 
 /// Quantizes a batch of matrices with one recipe. Cost: two reads of the weights, one write of the codes.
 /// in: batch x rows x cols of float, bf16 or fp16, any strides. out.codes: the same shape, one byte each. out.scales:
 /// batch x scale_rows x scale_cols, float, bf16 or e8m0. amax_floor: finite, >= 0. executor: serial, or interop/openmp.hpp.
+/// body: which instructions do it; every one gives the same bytes.
 /// Expects: shapes agree, outputs overlap nothing (overlap is unchecked). Throws: precondition_error, before any write.
 /// NaN, Inf, zero blocks, -0: as the recipe's rule says; bytes are always written, and the status tells where the first
 /// NaN or Inf lies, so that the caller can refuse the tensor. Empty tensors are fine. Ragged edges: `numerics::edge`.
 /// Exact: the bytes of the tool that the preset names, see quant/presets; no compiler flag, FTZ or DAZ changes them.
 /// Threads: no shared state; disjoint outputs may run concurrently.
 template <any_recipe Recipe, class In, executor Executor = serial>
-constexpr status quantize(matrix_view<const In> in, pair_view<Recipe> out, float amax_floor = Recipe::num.amax_floor,
-                          Executor&& run = Executor{}) {
+FP8WIRE_ALWAYS_INLINE constexpr status quantize(matrix_view<const In> in, pair_view<Recipe> out,
+                                                float amax_floor = Recipe::num.amax_floor, Executor&& run = Executor{},
+                                                isa body = best_isa()) {
   detail::expect_pair<Recipe, In>(in, out);
   detail::expect_floor(amax_floor);
-  if (in.size() == 0) {
-    return {};
+  if (in.size() == 0) return {};
+  bool nonfinite = false;
+  if (__builtin_is_constant_evaluated()) {
+    for (i64 band = 0; band < in.batch * out.scales.rows; ++band) {
+      const i64 b = band / out.scales.rows, block_row = band % out.scales.rows;
+      nonfinite |= reference::quantize_block_row<Recipe, In>(in.slice_of(b), block_row, out.codes.slice_of(b),
+                                                             out.scales.slice_of(b), amax_floor);
+    }
+  } else {
+    nonfinite = detail::FP8WIRE_CG::quantize_on_host<Recipe, In>({in, out.codes, out.scales, amax_floor}, run, body);
   }
-  detail::raised_flag nonfinite;
-  const i64 block_rows = out.scales.rows;
-  run.run(in.batch * block_rows, [&](i64 job) {
-    const i64 b = job / block_rows;
-    if (reference::quantize_block_row<Recipe, In>(in.slice_of(b), job % block_rows, out.codes.slice_of(b), out.scales.slice_of(b),
-                                                  amax_floor))
-      nonfinite.raise();
-  });
-  return {nonfinite.get() ? detail::first_nonfinite<In>(in) : -1};
+  return {nonfinite ? detail::first_nonfinite<In>(in) : -1};
 }
 
 FP8WIRE_ABI_END

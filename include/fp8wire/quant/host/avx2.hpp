@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Rows of weights to maxima and codes with AVX2 and FMA, whatever the build flags.
+///
+/// Everything is a static member with the target attribute: lambdas and untargeted functions cannot hold vector types.
+/// `asm("" : "+x")` keeps a product or quotient what IEEE says: g++ contracts intrinsics, -ffast-math reassociates them.
+#ifndef FP8WIRE_QUANT_HOST_AVX2_HPP
+#define FP8WIRE_QUANT_HOST_AVX2_HPP
+#include <fp8wire/quant/host/block_state.hpp>
+
+#if defined(FP8WIRE_AVX2)
+#include <immintrin.h>
+
+FP8WIRE_ABI_BEGIN
+namespace detail {
+namespace FP8WIRE_CG {
+
+template <any_recipe Recipe, class In> struct avx2 {
+  using recipe = Recipe;
+  using input = In;
+  using element = typename Recipe::element;
+  using facts = host_facts<Recipe, In>;
+  using vector = __m256i;
+  static constexpr isa body = isa::avx2;
+  static constexpr i64 alignment = 32;  // of a streamed row
+  static constexpr i64 ahead = 4096 / i64{sizeof(In)}, ahead_again = 1024 / i64{sizeof(In)};
+
+  /// One row of a band: maxima of `seen`, codes of `cast` with the tables of the blocks, or both interleaved, so that one
+  /// waits for memory while the other computes. `jump`: what lies between a row's end and the next row's start.
+  template <bool See, bool Cast, bool Stream>
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, u8* codes, i64 cols, i64 block_cols,
+                                                block_state* block, i64 jump) noexcept {
+    const constants fixed = make_constants();
+    i64 col = 0;
+    if constexpr (Recipe::block::cols == 128) {
+      for (; col + 128 <= cols; col += 128, ++block) {
+        vector low = load(block->maxima), high = load(block->maxima + 32);
+        if constexpr (See) see128(fixed, seen + col, seen + hint(col, ahead, cols, jump), low, high);
+        if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
+        if constexpr (Cast) cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump), codes + col);
+      }
+    }
+    for (; col < cols; ++block) {
+      const i64 end = cols - col < block_cols ? cols : col + block_cols;
+      vector low = load(block->maxima), high = load(block->maxima + 32);
+      for (; col + 128 <= end; col += 128) {
+        if constexpr (See) see128(fixed, seen + col, seen + hint(col, ahead, cols, jump), low, high);
+        if constexpr (Cast) cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump), codes + col);
+      }
+      for (; col + 32 <= end; col += 32) {
+        if constexpr (See) see32(fixed, seen + col, low, high);
+        if constexpr (Cast) cast_few<Stream>(*block, cast + col, codes + col, 32);
+      }
+      if (col < end) {
+        if constexpr (See) see_tail(fixed, seen + col, end - col, low, high);
+        if constexpr (Cast) cast_few<false>(*block, cast + col, codes + col, end - col);
+        col = end;
+      }
+      if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
+    }
+  }
+
+  /// The largest magnitude seen by a block, as bits of In. Clears the maxima for the next band.
+  FP8WIRE_AVX2 static u32 take_largest(block_state& block) noexcept {
+    const vector zero = _mm256_setzero_si256();
+    if constexpr (sizeof(In) == 2) {
+      const vector both = _mm256_max_epu16(load(block.maxima), load(block.maxima + 32));
+      const __m128i eight = _mm_max_epu16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+      store<false>(block.maxima, zero), store<false>(block.maxima + 32, zero);
+      // minpos finds the least of eight: of the complements.
+      return 0xFFFFu & ~static_cast<u32>(_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(eight, _mm_set1_epi16(-1)))));
+    } else {
+      const vector both = _mm256_max_epu32(load(block.maxima), load(block.maxima + 32));
+      __m128i four = _mm_max_epu32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+      four = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4E));
+      four = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0xB1));
+      store<false>(block.maxima, zero), store<false>(block.maxima + 32, zero);
+      return static_cast<u32>(_mm_cvtsi128_si32(four));
+    }
+  }
+
+  /// Orders streamed stores before whatever announces them.
+  static void fence() noexcept { asm volatile("sfence" : : : "memory"); }
+
+  /// `count` codes, elements by FP32 arithmetic. Expects: a rule that promises a multiplication or a division.
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static void cast_direct(const In* from, u8* codes, i64 count, float operand) noexcept {
+    const __m256 factor = _mm256_set1_ps(operand);
+    i64 i = 0;
+    for (; i + 32 <= count; i += 32) store<false>(codes + i, cast32(from + i, factor));
+    if (i < count) {
+      In padded[32] = {};
+      alignas(32) u8 some[32];
+      __builtin_memcpy(padded, from + i, sizeof(In) * static_cast<std::size_t>(count - i));
+      store<false>(some, cast32(padded, factor));
+      __builtin_memcpy(codes + i, some, static_cast<std::size_t>(count - i));
+    }
+  }
+
+  /// Codes of `cols` elements beside those they replace: writes them and one bit an element that says whether they differ.
+  template <bool Stream>
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static void replace(const u8* fresh, const u8* before, u8* codes, u8* changed,
+                                                    i64 cols) noexcept {
+    i64 col = 0;
+    for (; col + 32 <= cols; col += 32) {
+      const vector now = load(fresh + col);
+      __builtin_prefetch(before + col + 2048, 0, 0);
+      const u32 differs = ~static_cast<u32>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(now, load(before + col))));
+      __builtin_memcpy(changed + col / 8, &differs, 4);
+      store<Stream>(codes + col, now);
+    }
+    for (; col < cols; ++col) {
+      if (col % 8 == 0) changed[col / 8] = 0;
+      changed[col / 8] = static_cast<u8>(changed[col / 8] | (fresh[col] != before[col] ? 1 << (col % 8) : 0));
+      codes[col] = fresh[col];
+    }
+  }
+
+ private:
+  template <class Value> FP8WIRE_AVX2_INLINE static vector load(const Value* from) noexcept {
+    return _mm256_loadu_si256(reinterpret_cast<const vector*>(from));
+  }
+  template <class Value> FP8WIRE_AVX2_INLINE static __m128i load_half(const Value* from) noexcept {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  }
+  template <bool Stream> FP8WIRE_AVX2_INLINE static void store(u8* to, vector value) noexcept {
+    if constexpr (Stream) _mm256_stream_si256(reinterpret_cast<vector*>(to), value);
+    else _mm256_storeu_si256(reinterpret_cast<vector*>(to), value);
+  }
+  /// Where to look ahead from `col`; beyond the row's end in the next row.
+  FP8WIRE_ALWAYS_INLINE static i64 hint(i64 col, i64 distance, i64 cols, i64 jump) noexcept {
+    return col + distance < cols ? col + distance : col + distance + jump;
+  }
+  /// Hints never fault, so that the end of the tensor needs no care.
+  template <int Hint> FP8WIRE_AVX2_INLINE static void prefetch32(const In* at) noexcept {
+    __builtin_prefetch(at, 0, Hint);
+    if constexpr (sizeof(In) == 4) __builtin_prefetch(at + 16, 0, Hint);
+  }
+  template <int Hint> FP8WIRE_AVX2_INLINE static void prefetch128(const In* at) noexcept {
+    prefetch32<Hint>(at), prefetch32<Hint>(at + 32), prefetch32<Hint>(at + 64), prefetch32<Hint>(at + 96);
+  }
+
+  /// Constants of the inner loops. Hidden from the compiler, which would build them anew in every round to save a register.
+  struct constants {
+    vector magnitude, split, nibble, raise, field, one, sign;
+  };
+  FP8WIRE_AVX2_INLINE static vector hidden(vector value) noexcept {
+    asm("" : "+x"(value));
+    return value;
+  }
+  FP8WIRE_AVX2_INLINE static vector bytes(int value) noexcept { return hidden(_mm256_set1_epi8(static_cast<char>(value))); }
+  FP8WIRE_AVX2_INLINE static constants make_constants() noexcept {
+    constants made;
+    if constexpr (sizeof(In) == 2) made.magnitude = hidden(_mm256_set1_epi16(0x7FFF));
+    else made.magnitude = hidden(_mm256_set1_epi32(0x7FFFFFFF));
+    made.split = hidden(_mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
+    made.nibble = bytes(15), made.raise = bytes(0xE0), made.field = bytes(0x7F), made.one = bytes(1), made.sign = bytes(0x80);
+    return made;
+  }
+  FP8WIRE_AVX2_INLINE static __m256 ieee_result(__m256 value) noexcept {
+    asm("" : "+x"(value));
+    return value;
+  }
+  FP8WIRE_AVX2_INLINE static __m256 as_float(vector bits) noexcept { return _mm256_castsi256_ps(bits); }
+  FP8WIRE_AVX2_INLINE static vector as_bits(__m256 value) noexcept { return _mm256_castps_si256(value); }
+
+  FP8WIRE_AVX2_INLINE static void see32(const constants& fixed, const In* from, vector& low, vector& high) noexcept {
+    if constexpr (sizeof(In) == 2) {
+      low = _mm256_max_epu16(low, _mm256_and_si256(load(from), fixed.magnitude));
+      high = _mm256_max_epu16(high, _mm256_and_si256(load(from + 16), fixed.magnitude));
+    } else {
+      low = _mm256_max_epu32(low, _mm256_and_si256(load(from), fixed.magnitude));
+      high = _mm256_max_epu32(high, _mm256_and_si256(load(from + 8), fixed.magnitude));
+      low = _mm256_max_epu32(low, _mm256_and_si256(load(from + 16), fixed.magnitude));
+      high = _mm256_max_epu32(high, _mm256_and_si256(load(from + 24), fixed.magnitude));
+    }
+  }
+  FP8WIRE_AVX2_INLINE static void see128(const constants& fixed, const In* from, const In* next, vector& low, vector& high) noexcept {
+    prefetch128<3>(next);
+    see32(fixed, from, low, high), see32(fixed, from + 32, low, high);
+    see32(fixed, from + 64, low, high), see32(fixed, from + 96, low, high);
+  }
+  FP8WIRE_AVX2_INLINE static void see_tail(const constants& fixed, const In* from, i64 count, vector& low, vector& high) noexcept {
+    In padded[32] = {};
+    __builtin_memcpy(padded, from, sizeof(In) * static_cast<std::size_t>(count));
+    see32(fixed, padded, low, high);
+  }
+
+  /// Eight elements as FP32 bits, as the recipe takes them in.
+  FP8WIRE_AVX2_INLINE static vector load8(const In* from) noexcept {
+    vector bits;
+    if constexpr (std::same_as<In, float>) {
+      bits = load(from);
+      if constexpr (Recipe::num.f32_through_bf16) {
+        const vector odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+        const vector rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
+        bits = _mm256_and_si256(rounded, _mm256_set1_epi32(static_cast<int>(0xFFFF0000)));
+      }
+    } else if constexpr (std::same_as<In, bf16>) {
+      bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(load_half(from)), 16);
+    } else {
+      // Finite FP16 without F16C, whose flag clang 14 cannot ask for: rebias, and put subnormals right by a subtraction.
+      const vector half = _mm256_cvtepu16_epi32(load_half(from));
+      const vector sign = _mm256_slli_epi32(_mm256_and_si256(half, _mm256_set1_epi32(0x8000)), 16);
+      const vector magnitude = _mm256_slli_epi32(_mm256_and_si256(half, _mm256_set1_epi32(0x7FFF)), 13);
+      const vector normal = _mm256_add_epi32(magnitude, _mm256_set1_epi32(112 << 23));
+      const __m256 above = as_float(_mm256_add_epi32(normal, _mm256_set1_epi32(1 << 23)));
+      const __m256 subnormal = _mm256_sub_ps(above, _mm256_set1_ps(0x1p-14f));
+      const vector is_subnormal = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << 23), magnitude);
+      bits = _mm256_or_si256(_mm256_blendv_epi8(normal, as_bits(subnormal), is_subnormal), sign);
+    }
+    if constexpr (!Recipe::num.keep_negative_zero) {
+      const vector minus_zero = _mm256_set1_epi32(static_cast<int>(f32::sign_mask));
+      bits = _mm256_andnot_si256(_mm256_cmpeq_epi32(bits, minus_zero), bits);
+    }
+    return bits;
+  }
+
+  /// The code of each |element|, plus `excess`, in the low 16 bits. The product's exponent, but at least that of the lowest
+  /// normal code, makes a power of two whose sum with the product has its last bit where the code has: the adder rounds.
+  static constexpr int mantissa_bits = element::shape.mantissa_bits, dropped_bits = 23 - mantissa_bits;
+  static constexpr int excess = (128 - element::shape.bias) << mantissa_bits;
+  FP8WIRE_AVX2_INLINE static vector code8(vector bits, __m256 operand) noexcept {
+    const __m256 magnitude = as_float(_mm256_and_si256(bits, _mm256_set1_epi32(0x7FFFFFFF)));
+    __m256 image;
+    if constexpr (facts::op == element_op::divide) image = _mm256_div_ps(magnitude, ieee_result(operand));
+    else image = _mm256_mul_ps(magnitude, operand);
+    image = ieee_result(image);
+    const __m256 lowest = _mm256_set1_ps(float_of(static_cast<u32>(128 - element::shape.bias) << 23));
+    const __m256 power = _mm256_max_ps(as_float(_mm256_and_si256(as_bits(image), _mm256_set1_epi32(0x7F800000))), lowest);
+    const __m256 sum = _mm256_fmadd_ps(power, _mm256_set1_ps(float_of(static_cast<u32>(127 + dropped_bits) << 23)), image);
+    const vector code = _mm256_add_epi32(as_bits(sum), _mm256_srli_epi32(as_bits(power), dropped_bits));
+    return _mm256_and_si256(code, _mm256_set1_epi32(0xFFFF));
+  }
+
+  FP8WIRE_AVX2_INLINE static vector cast32(const In* from, __m256 operand) noexcept {
+    const vector a = load8(from), b = load8(from + 8), c = load8(from + 16), d = load8(from + 24);
+    const vector bias = _mm256_set1_epi16(static_cast<short>(excess));
+    const vector low = _mm256_sub_epi16(_mm256_packus_epi32(code8(a, operand), code8(b, operand)), bias);
+    const vector high = _mm256_sub_epi16(_mm256_packus_epi32(code8(c, operand), code8(d, operand)), bias);
+    const vector signs = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    const vector codes = with_sign(_mm256_packus_epi16(low, high), signs);
+    return _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  }
+
+  /// Saturates magnitudes of codes and gives them the top bit of `signs`.
+  FP8WIRE_AVX2_INLINE static vector with_sign(vector codes, vector signs) noexcept {
+    codes = _mm256_min_epu8(codes, _mm256_set1_epi8(static_cast<char>(element::max_code)));
+    signs = _mm256_and_si256(signs, _mm256_set1_epi8(static_cast<char>(0x80)));
+    if constexpr (element::shape.kind == specials::fnuz)
+      signs = _mm256_andnot_si256(_mm256_cmpeq_epi8(codes, _mm256_setzero_si256()), signs);
+    return _mm256_or_si256(codes, signs);
+  }
+
+  /// A block's table in registers.
+  struct lookup {
+    vector rounding, exponent, below;
+  };
+  FP8WIRE_AVX2_INLINE static vector twice(const u8* entries) noexcept { return _mm256_broadcastsi128_si256(load_half(entries)); }
+
+  /// 32 BF16 elements by the block's table. `least` keeps the smallest half exponent field less one, zero counting as 255.
+  FP8WIRE_AVX2_INLINE static vector look_up32(const constants& fixed, const lookup& table, const In* from, vector& least) noexcept {
+    // Lanes hold elements 0-7|16-23 and 8-15|24-31: after the unpacking of halves, bytes lie in order.
+    const vector even = _mm256_inserti128_si256(_mm256_castsi128_si256(load_half(from)), load_half(from + 16), 1);
+    const vector odd = _mm256_inserti128_si256(_mm256_castsi128_si256(load_half(from + 8)), load_half(from + 24), 1);
+    const vector a = _mm256_shuffle_epi8(minus_zero_flushed(even), fixed.split);
+    const vector b = _mm256_shuffle_epi8(minus_zero_flushed(odd), fixed.split);
+    const vector low = _mm256_unpacklo_epi64(a, b), high = _mm256_unpackhi_epi64(a, b);
+    const vector rounding = _mm256_shuffle_epi8(table.rounding, _mm256_and_si256(_mm256_srli_epi16(low, 3), fixed.nibble));
+    const vector step = _mm256_or_si256(_mm256_srli_epi16(_mm256_avg_epu8(low, rounding), 3), fixed.raise);
+    const vector field = _mm256_and_si256(high, fixed.field);
+    least = _mm256_min_epu8(least, _mm256_sub_epi8(field, fixed.one));
+    const vector lowering = _mm256_shuffle_epi8(table.exponent, _mm256_subs_epu8(field, table.below));
+    return _mm256_or_si256(_mm256_subs_epu8(step, lowering), _mm256_and_si256(high, fixed.sign));
+  }
+  FP8WIRE_AVX2_INLINE static vector minus_zero_flushed(vector bits) noexcept {
+    if constexpr (Recipe::num.keep_negative_zero) return bits;
+    else return _mm256_andnot_si256(_mm256_cmpeq_epi16(bits, _mm256_set1_epi16(static_cast<short>(0x8000))), bits);
+  }
+
+  template <bool Stream, bool Again>
+  FP8WIRE_AVX2_INLINE static void cast128(const constants& fixed, const block_state& block, const In* from, const In* next,
+                                          u8* codes) noexcept {
+    prefetch128<Again ? 0 : 3>(next);
+    if constexpr (facts::table) {
+      if (__builtin_expect(!block.tabled, 0)) return cast_cold<Stream>(block, from, codes);
+      const lookup table = {twice(block.rounding), twice(block.exponent), _mm256_set1_epi8(static_cast<char>(block.below))};
+      vector least = _mm256_set1_epi8(-1);
+      const vector a = look_up32(fixed, table, from, least), b = look_up32(fixed, table, from + 32, least);
+      const vector c = look_up32(fixed, table, from + 64, least), d = look_up32(fixed, table, from + 96, least);
+      // Below the normal codes the table does not reach. All or nothing: a line that was streamed must not be touched again.
+      const vector missed = _mm256_subs_epu8(table.below, least);
+      if (__builtin_expect(!_mm256_testz_si256(missed, missed), 0)) return cast_cold<Stream>(block, from, codes);
+      store<Stream>(codes, a), store<Stream>(codes + 32, b), store<Stream>(codes + 64, c), store<Stream>(codes + 96, d);
+    } else {
+      if (__builtin_expect(block.how != cast_how::direct, 0)) return cast_cold<Stream>(block, from, codes);
+      const __m256 factor = _mm256_set1_ps(block.operand);
+      for (int i = 0; i < 128; i += 32) store<Stream>(codes + i, cast32(from + i, factor));
+    }
+  }
+  template <bool Stream>
+  FP8WIRE_AVX2 __attribute__((noinline, cold)) static void cast_cold(const block_state& block, const In* from, u8* codes) noexcept {
+    alignas(32) u8 some[128];
+    cast_some(block, from, some, 128);
+    for (int i = 0; i < 128; i += 32) store<Stream>(codes + i, load(some + i));
+  }
+  FP8WIRE_AVX2_INLINE static void cast_some(const block_state& block, const In* from, u8* codes, i64 count) noexcept {
+    if constexpr (facts::direct) {
+      if (block.how == cast_how::direct) return cast_direct(from, codes, count, block.operand);
+    }
+    cast_by_reference<Recipe, In>(from, codes, count, block.operand);
+  }
+  template <bool Stream>
+  FP8WIRE_AVX2_INLINE static void cast_few(const block_state& block, const In* from, u8* codes, i64 count) noexcept {
+    if constexpr (facts::direct) {
+      if (count == 32 && block.how == cast_how::direct)
+        return store<Stream>(codes, cast32(from, _mm256_set1_ps(block.operand)));
+    }
+    cast_some(block, from, codes, count);
+  }
+};
+
+}  // namespace FP8WIRE_CG
+}  // namespace detail
+FP8WIRE_ABI_END
+#endif
+#endif
