@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shard.hpp"
 
-#include <sys/stat.h>
+#include "../common/metadata.hpp"
+
+#include <mutex>
 
 #include "../common/files.hpp"
 
@@ -16,18 +18,6 @@ std::span<const std::byte> part(std::span<const std::byte> file, i64 at, i64 byt
 }
 std::span<std::byte> part(std::span<std::byte> file, i64 at, i64 bytes) {
   return file.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes));
-}
-
-/// Weights for the quantizer. Other writers align nothing: such a tensor moves to `aligned` first.
-weights weights_of(const tensor_plan& tensor, std::span<const std::byte> bytes, std::vector<u64>& aligned) {
-  const u64 item = static_cast<u64>(fp8wire::bit_width(tensor.in.dtype)) / 8;
-  const void* data = bytes.data();
-  if (__builtin_bit_cast(u64, data) % item != 0) {
-    aligned.resize(bytes.size() / 8 + 1);
-    std::memcpy(aligned.data(), bytes.data(), bytes.size());
-    data = aligned.data();
-  }
-  return {tensor.in.dtype, data, tensor.extents};
 }
 
 [[noreturn]] void refuse_nonfinite(const tensor_plan& tensor, const weights& in) {
@@ -45,22 +35,6 @@ weights weights_of(const tensor_plan& tensor, std::span<const std::byte> bytes, 
   refuse("{}: NaN or Inf, the first at element {} (row {}, column {}), {} of {} in all; --nonfinite tool lets the preset's own rule "
          "decide, --keep leaves the tensor as it is",
          tensor.in.name, first, first / in.extents.cols, first % in.extents.cols, count, size);
-}
-
-fp8wire::safetensors_metadata add_metadata(fp8wire::safetensors_metadata metadata, const format& how) {
-  const std::pair<std::string, std::string> ours[] = {
-      {"fp8wire.recipe", std::string(how.preset->name)},
-      {"fp8wire.scale", std::string(how.preset->scale)},
-      {"fp8wire.amax_floor", shortest(how.amax_floor)},
-      {"fp8wire.grid_id", fmt::format("0x{:016x}", how.grid_id())},
-      {"fp8wire.naming", std::string(chosen_naming.id)},
-      {"fp8wire.layout", "canonical"},
-      {"fp8wire.version", std::string(fp8wire::version_string)}};
-  for (const auto& entry : ours) {
-    std::erase_if(metadata, [&](const auto& old) { return old.first == entry.first; });
-    metadata.push_back(entry);
-  }
-  return metadata;
 }
 
 }  // namespace
@@ -132,7 +106,7 @@ void write_shard(shard_plan& shard, const std::string& path, const conversion& h
       continue;
     }
     const auto scales = part(output.bytes(), tensor.scales_at, tensor.scales_bytes);
-    const weights in = weights_of(tensor, from, aligned);
+    const weights in = aligned_weights(tensor.in.dtype, from, tensor.extents, aligned);
     const bool finite = preset.quantize(in, to.data(), scales.data(), how.how.amax_floor, how.how.via_bf16, *how.threads);
     if (!finite && how.how.refuse_nonfinite) refuse_nonfinite(tensor, in);
     if (how.measure)
@@ -160,7 +134,6 @@ void verify_shard(const shard_plan& shard, const std::string& path, const conver
     i64 batch;
   };
   std::vector<job> jobs;
-  std::vector<std::vector<u64>> moved;
   for (const tensor_plan& tensor : shard.tensors) {
     if (tensor.choice.what == action::quantized) {
       for (i64 batch = 0; batch < tensor.extents.batch; ++batch) jobs.push_back({&tensor, batch});
@@ -176,14 +149,13 @@ void verify_shard(const shard_plan& shard, const std::string& path, const conver
   how.threads->run(static_cast<i64>(jobs.size()), [&](i64 number) {
     const auto& [tensor, batch] = jobs[static_cast<std::size_t>(number)];
     const i64 batches = tensor->extents.batch, bytes = tensor->in_bytes / batches;
-    tensor_plan one = *tensor;
-    one.extents.batch = 1;
+    const fp8wire::matrix_extents extents{1, tensor->extents.rows, tensor->extents.cols};
     std::vector<u64> aligned;
     const auto from = part(input.bytes(), tensor->in_at + batch * bytes, bytes);
     const i64 codes_at = tensor->out_at + batch * (tensor->out_bytes / batches);
     const i64 scales_at = tensor->scales_at + batch * (tensor->scales_bytes / batches);
     const fp8wire::mismatch wrong =
-        preset.verify(weights_of(one, from, aligned), part(output.bytes(), codes_at, 0).data(), part(output.bytes(), scales_at, 0).data(),
+        preset.verify(aligned_weights(tensor->in.dtype, from, extents, aligned), part(output.bytes(), codes_at, 0).data(), part(output.bytes(), scales_at, 0).data(),
                       how.how.amax_floor, how.how.via_bf16);
     if (wrong.found)
       refuse("{}: --verify: {} at batch {}, row {}, column {} is {:#x}, the reference makes {:#x}", tensor->in.name,

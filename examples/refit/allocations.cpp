@@ -2,6 +2,7 @@
 #include "allocations.hpp"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 

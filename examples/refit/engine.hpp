@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/// An engine's process: joins, receives every version, and leaves a dump of what it serves.
+#ifndef FP8WIRE_EXAMPLES_REFIT_ENGINE_HPP
+#define FP8WIRE_EXAMPLES_REFIT_ENGINE_HPP
+#include <fp8wire/io/hello_json.hpp>
+#include <fp8wire/transport/shm.hpp>
+#include <fp8wire/wire/engine.hpp>
+#include <fp8wire/wire/host_store.hpp>
+
+#include "reports.hpp"
+#include "served_dump.hpp"
+#include "update_source.hpp"
+
+namespace programs {
+
+/// host_store with a clock on what loading costs.
+class timed_store : public fp8wire::host_store<> {
+ public:
+  using fp8wire::host_store<>::host_store;
+  fp8wire::error write(fp8wire::u32 piece, std::span<const std::byte> from, fp8wire::host_stream stream) {
+    const auto start = std::chrono::steady_clock::now();
+    fp8wire::error wrong = fp8wire::host_store<>::write(piece, from, stream);
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return wrong;
+  }
+  double take_seconds() noexcept { return std::exchange(seconds_, 0.0); }
+
+ private:
+  double seconds_ = 0;
+};
+
+/// Serves until the learner says bye. Returns the error that ended it; every version served is reported to `pipe`.
+inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, const dump_settings& dump,
+                                 const refit_settings& settings, int pipe) {
+  auto transport = fp8wire::shm_subscriber::connect(settings.socket_name, number, settings.timeout);
+  if (!transport) return transport.error();
+  fp8wire::engine_terms terms;
+  terms.mode = settings.mode;
+  fp8wire::agreement agreed;
+  std::vector<fp8wire::error> reasons;
+  if (fp8wire::error wrong = fp8wire::join<fp8wire::hello_json>(*transport, expected, terms, agreed, reasons)) return wrong;
+
+  timed_store store(agreed.tensors, agreed.wire, settings.mode);
+  fp8wire::receiver<timed_store> receiver(agreed.tensors, agreed.wire, store);
+  fp8wire::engine<fp8wire::shm_subscriber, fp8wire::receiver<timed_store>> driver(*transport, receiver);
+  const auto tell = [&](report::kind what, const fp8wire::error& why) {
+    report one;
+    one.what = what;
+    one.who = number;
+    one.version = receiver.serving();
+    one.load_seconds = store.take_seconds();
+    one.lost_peer = why.code == fp8wire::errc::peer_lost || why.code == fp8wire::errc::timeout;
+    if (why) one.say(why.message());
+    send(pipe, one);
+  };
+  for (;;) {
+    fp8wire::engine_event event{};
+    const fp8wire::error wrong = driver.step({}, event);
+    switch (event) {
+      case fp8wire::engine_event::committed:
+        if (!settings.dump_folder.empty())
+          if (fp8wire::error failed = write_dump(number, receiver.serving(), agreed.tensors, store, dump, settings)) return failed;
+        tell(report::kind::serving, {});
+        break;
+      case fp8wire::engine_event::aborted: tell(report::kind::refused, receiver.failure()); break;
+      case fp8wire::engine_event::closed: return tell(report::kind::closed, {}), fp8wire::error{};
+      case fp8wire::engine_event::lost: return tell(report::kind::refused, wrong), wrong;
+      case fp8wire::engine_event::idle:
+        // Between updates an engine may wait as long as training takes; within one, silence is a failure.
+        if (!receiver.updating()) break;
+        return tell(report::kind::refused, receiver.failure()), receiver.failure();
+      default: break;
+    }
+  }
+}
+
+}  // namespace programs
+#endif

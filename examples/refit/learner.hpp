@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The learner's process: shakes hands, then trains and sends one version after the other.
+#ifndef FP8WIRE_EXAMPLES_REFIT_LEARNER_HPP
+#define FP8WIRE_EXAMPLES_REFIT_LEARNER_HPP
+#include <fp8wire/io/hello_json.hpp>
+
+#include "../common/options.hpp"
+#include "allocations.hpp"
+#include "reports.hpp"
+#include "training.hpp"
+#include "update_format.hpp"
+#include "update_source.hpp"
+
+namespace programs {
+
+/// Runs all rounds and reports each to `pipe`. Returns the error that ended them.
+inline fp8wire::error run_learner(const std::vector<source_tensor>& source, const format& chosen, const fp8wire::manifest& tensors,
+                                  const fp8wire::plan_options& options, const refit_settings& settings,
+                                  fp8wire::shm_publisher& transport, int pipe) {
+  using clock = std::chrono::steady_clock;
+  const auto since = [](clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); };
+  if (fp8wire::error wrong = transport.accept()) return wrong;
+  fp8wire::agreement agreed;
+  std::vector<fp8wire::error> reasons;
+  if (fp8wire::error wrong = fp8wire::offer<fp8wire::hello_json>(transport, tensors, options, "", agreed, reasons)) return wrong;
+  if (fp8wire::error wrong = transport.allocate(agreed.wire.options().slots, agreed.wire.slot_bytes())) return wrong;
+
+  workers threads(settings.threads);
+  std::vector<trained_tensor> training;
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    fp8wire::i64 elements = 1;
+    for (const fp8wire::i64 extent : source[i].spec.shape) elements *= extent;
+    fp8wire::matrix_extents extents{1, 1, elements};  // kept tensors have any rank: their elements are all that counts
+    if (source[i].quantized) extents = must(fp8wire::extents_of(source[i].spec.name, source[i].spec.shape));
+    training.emplace_back(weights{source[i].spec.dtype, source[i].bytes.data(), extents}, settings.seed, i);
+  }
+  const auto sender = update_format_of(*chosen.preset)
+                          .make_sender({&agreed.tensors, &agreed.wire, &transport, chosen.preset, &threads, chosen.amax_floor,
+                                        chosen.refuse_nonfinite});
+  for (int round = 1; round <= settings.rounds; ++round) {
+    const fp8wire::u64 version = static_cast<fp8wire::u64>(round);
+    double training_seconds = 0;
+    const unsigned long long allocated = allocations();
+    const auto start = clock::now();
+    fp8wire::error wrong = sender->begin(version);
+    for (std::size_t i = 0; i < source.size() && !wrong; ++i) {
+      const source_tensor& one = source[i];
+      if (!is_weight_dtype(one.spec.dtype)) {
+        wrong = sender->keep(one.spec.name, one.bytes);
+        continue;
+      }
+      const auto step = clock::now();
+      const weights now = training[i].at(version, settings.learning_rate, threads);
+      training_seconds += since(step);
+      if (one.quantized) wrong = sender->put(one.spec.name, now);
+      else wrong = sender->keep(one.spec.name, {static_cast<const std::byte*>(now.data), one.bytes.size()});
+    }
+    if (wrong) sender->abort(wrong);
+    else wrong = sender->finish();
+    if (wrong) return wrong;
+    report done;
+    done.what = report::kind::sent;
+    done.version = version;
+    done.bytes = agreed.tensors.bytes();
+    done.buffers = agreed.wire.buffers().size();
+    done.allocations = allocations() - allocated;
+    done.seconds = since(start) - training_seconds;
+    done.quantize_seconds = sender->quantize_seconds();
+    done.transfer_seconds = done.seconds - done.quantize_seconds;
+    send(pipe, done);
+  }
+  return transport.broadcast({fp8wire::message_kind::bye, {}});
+}
+
+}  // namespace programs
+#endif

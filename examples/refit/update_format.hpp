@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Presets chosen at run time, for the wire: what a preset adds to a manifest, and the sender that it makes.
+#ifndef FP8WIRE_EXAMPLES_REFIT_UPDATE_FORMAT_HPP
+#define FP8WIRE_EXAMPLES_REFIT_UPDATE_FORMAT_HPP
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fp8wire/transport/shm.hpp>
+#include <fp8wire/wire/manifest.hpp>
+#include <fp8wire/wire/plan.hpp>
+
+#include "../common/quantizer.hpp"
+
+namespace programs {
+
+/// --via-bf16, set once like chosen_naming.
+inline bool chosen_via_bf16 = false;
+
+/// What all senders of this program are made with.
+struct sender_setup {
+  const fp8wire::manifest* tensors = nullptr;
+  const fp8wire::plan* wire = nullptr;
+  fp8wire::shm_publisher* transport = nullptr;
+  const quantizer* row = nullptr;
+  workers* threads = nullptr;
+  float amax_floor = 0;
+  bool refuse_nonfinite = true;
+};
+
+/// A sender whatever its wire format.
+class any_sender {
+ public:
+  virtual ~any_sender() = default;
+  virtual fp8wire::error begin(fp8wire::u64 version) = 0;
+  virtual fp8wire::error put(std::string_view weight, const weights& in) = 0;
+  virtual fp8wire::error keep(std::string_view name, std::span<const std::byte> bytes) = 0;
+  virtual fp8wire::error finish() = 0;
+  virtual void abort(const fp8wire::error& why) noexcept = 0;
+  /// Time spent in quantizers since the last call.
+  virtual double quantize_seconds() noexcept = 0;
+};
+
+/// One preset, as `quantizer`.
+struct update_format {
+  std::string_view name, scale, element;
+  int block_rows = 0, block_cols = 0;
+  fp8wire::error (*add)(fp8wire::manifest&, std::string_view weight, const std::vector<fp8wire::i64>& shape, float amax_floor,
+                        std::string_view fused_with);
+  std::unique_ptr<any_sender> (*make_sender)(const sender_setup&);
+};
+
+/// The one that belongs to that row. Every quantizer has one.
+const update_format& update_format_of(const quantizer& row);
+
+}  // namespace programs
+#endif

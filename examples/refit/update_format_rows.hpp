@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How a preset type becomes an update format. Included only by the translation units that share the presets out.
+#ifndef FP8WIRE_EXAMPLES_REFIT_UPDATE_FORMAT_ROWS_HPP
+#define FP8WIRE_EXAMPLES_REFIT_UPDATE_FORMAT_ROWS_HPP
+#include <cstddef>
+#include <utility>
+
+#include <fp8wire/quant/presets/all.hpp>
+#include <fp8wire/wire/sender.hpp>
+
+#include "update_format.hpp"
+
+namespace programs {
+
+/// NaN and Inf are judged by the backend.
+template <class Recipe, bool ViaBf16> struct judged_by_backend {
+  static constexpr fp8wire::numerics num = [] {
+    fp8wire::numerics changed = Recipe::num;
+    changed.bad = fp8wire::nonfinite::as_tool;
+    changed.f32_through_bf16 = changed.f32_through_bf16 || ViaBf16;
+    return changed;
+  }();
+  using type = fp8wire::with_numerics<Recipe, num>;
+};
+
+/// The wire format of a preset in this program. The backend also rounds through BF16 where the command line says so: one
+/// sender serves both choices, and only the ids tell them apart.
+template <class Recipe> struct program_wire {
+  using direct = fp8wire::wire_format<typename judged_by_backend<Recipe, false>::type, chosen_naming>;
+  using rounded = fp8wire::wire_format<typename judged_by_backend<Recipe, true>::type, chosen_naming>;
+
+  using recipe = typename direct::recipe;
+  using layout = typename direct::layout;
+  static auto encoding(float amax_floor) noexcept {
+    return chosen_via_bf16 ? rounded::encoding(amax_floor) : direct::encoding(amax_floor);
+  }
+  static fp8wire::u64 id(float amax_floor) noexcept { return chosen_via_bf16 ? rounded::id(amax_floor) : direct::id(amax_floor); }
+  static auto tensors(std::string_view weight, const std::vector<fp8wire::i64>& shape) { return direct::tensors(weight, shape); }
+};
+
+/// A host backend that quantizes through the table's functions, which are compiled once for all programs.
+class table_backend : public fp8wire::serial_backend {
+ public:
+  /// Expects: `seconds` outlives the backend; quantizing adds to it.
+  table_backend(const sender_setup& setup, double& seconds) : setup_(setup), seconds_(&seconds) {}
+
+  template <fp8wire::any_recipe Recipe, class In>
+  fp8wire::error quantize(const fp8wire::quantize_job& job, fp8wire::matrix_view<const In> in, fp8wire::pair_view<Recipe> out,
+                          float amax_floor, fp8wire::host_stream) {
+    const auto start = std::chrono::steady_clock::now();
+    const weights dense{fp8wire::input_traits<In>::stored_as, in.data, {in.batch, in.rows, in.cols}};
+    const bool finite =
+        setup_.row->quantize(dense, out.codes.data, out.scales.data, amax_floor, chosen_via_bf16, *setup_.threads);
+    *seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    record<Recipe>(job, out, {finite ? -1 : fp8wire::detail::first_nonfinite<In>(in)});
+    return {};
+  }
+  fp8wire::error collect(fp8wire::host_stream) {
+    for (std::size_t item = 0; item < statuses().size() && setup_.refuse_nonfinite; ++item)
+      if (statuses()[item] >= 0)
+        return fp8wire::make_error(fp8wire::errc::nonfinite, std::string(setup_.tensors->item_name(item)),
+                                   "holds NaN or Inf, first at element " + std::to_string(statuses()[item]));
+    return {};
+  }
+
+ private:
+  sender_setup setup_;
+  double* seconds_;
+};
+
+template <class Wire> class typed_sender final : public any_sender {
+ public:
+  explicit typed_sender(const sender_setup& setup)
+      : sender_(*setup.tensors, *setup.wire, *setup.transport, setup.amax_floor, table_backend(setup, seconds_)) {}
+  fp8wire::error begin(fp8wire::u64 version) override { return sender_.begin(version); }
+  fp8wire::error put(std::string_view weight, const weights& in) override {
+    switch (in.type) {
+      case fp8wire::dtype::bf16: return put_as<fp8wire::bf16>(weight, in);
+      case fp8wire::dtype::f16: return put_as<fp8wire::fp16>(weight, in);
+      default: return put_as<float>(weight, in);
+    }
+  }
+  fp8wire::error keep(std::string_view name, std::span<const std::byte> bytes) override {
+    return sender_.keep(name, bytes.data(), bytes.size(), {});
+  }
+  fp8wire::error finish() override { return sender_.finish({}); }
+  void abort(const fp8wire::error& why) noexcept override { sender_.abort(why); }
+  double quantize_seconds() noexcept override { return std::exchange(seconds_, 0.0); }
+
+ private:
+  template <class In> fp8wire::error put_as(std::string_view weight, const weights& in) {
+    const auto& m = in.extents;
+    return sender_.put(weight, fp8wire::dense(static_cast<const In*>(in.data), m.rows, m.cols, m.batch), {});
+  }
+  double seconds_ = 0;
+  fp8wire::sender<Wire, fp8wire::shm_publisher, table_backend> sender_;
+};
+
+template <class Preset> update_format make_update_format() {
+  using recipe = typename Preset::recipe;
+  using wire = program_wire<recipe>;
+  update_format made{Preset::name, Preset::scale, recipe::element::id, recipe::block::rows, recipe::block::cols, nullptr, nullptr};
+  made.add = [](fp8wire::manifest& tensors, std::string_view weight, const std::vector<fp8wire::i64>& shape, float amax_floor,
+                std::string_view fused_with) {
+    fp8wire::error wrong =
+        chosen_via_bf16 ? tensors.add<typename wire::rounded>(weight, shape, amax_floor, fused_with)
+                        : tensors.add<typename wire::direct>(weight, shape, amax_floor, fused_with);
+    if (!wrong) tensors.label(wire::id(amax_floor), Preset::name);
+    return wrong;
+  };
+  made.make_sender = [](const sender_setup& setup) -> std::unique_ptr<any_sender> {
+    return std::make_unique<typed_sender<wire>>(setup);
+  };
+  return made;
+}
+
+/// The formats of every preset whose number in the list is Part modulo Parts.
+template <std::size_t Part, std::size_t Parts> std::vector<update_format> make_update_formats() {
+  std::vector<update_format> formats;
+  [&]<class... Presets>(fp8wire::presets::list<Presets...>) {
+    [&]<std::size_t... Numbers>(std::index_sequence<Numbers...>) {
+      const auto add = [&]<class Preset, std::size_t Number>() {
+        if constexpr (Number % Parts == Part) formats.push_back(make_update_format<Preset>());
+      };
+      (add.template operator()<Presets, Numbers>(), ...);
+    }(std::index_sequence_for<Presets...>{});
+  }(fp8wire::presets::all{});
+  return formats;
+}
+
+// One translation unit each, so that a build with several jobs compiles them side by side.
+std::vector<update_format> update_formats_0();
+std::vector<update_format> update_formats_1();
+std::vector<update_format> update_formats_2();
+std::vector<update_format> update_formats_3();
+
+}  // namespace programs
+#endif
