@@ -76,11 +76,11 @@ TEST_CASE("every preset has the grid id it was released with") {
     const pinned& row = golden[at++];
     CAPTURE(row.name);
     CAPTURE(row.scale);
-    CHECK(Preset::name == row.name);
-    CHECK(Preset::scale == row.scale);
-    CHECK(recipe::element::id == row.element);
-    CHECK(block_name<typename recipe::block>() == row.block);
-    CHECK(name_of(input_traits<stored_t<recipe>>::stored_as) == row.stored);
+    CHECK(text(Preset::name) == row.name);
+    CHECK(text(Preset::scale) == row.scale);
+    CHECK(text(recipe::element::id) == row.element);
+    CHECK(text(block_name<typename recipe::block>()) == row.block);
+    CHECK(text(name_of(input_traits<stored_t<recipe>>::stored_as)) == row.stored);
     CHECK(bits_of(recipe::num.amax_floor) == row.floor);
     CHECK(grid_id<recipe>() == row.id);
   });
@@ -104,7 +104,7 @@ TEST_CASE("presets of one grid share its id, and no two different recipes do") {
   static_assert(std::same_as<presets::deepgemm_block_e8m0::recipe, presets::deepgemm_block_cpu_e8m0::recipe>);
   std::set<u64> ids;
   std::size_t aliases = 0;
-  presets::for_each([&]<class Preset>() { aliases += ids.insert(grid_id<typename Preset::recipe>()).second ? 0 : 1; });
+  presets::for_each([&]<class Preset>() { if (!ids.insert(grid_id<typename Preset::recipe>()).second) ++aliases; });
   CHECK(aliases == 4);
   using te = presets::te_block::recipe;
   ids.clear();
