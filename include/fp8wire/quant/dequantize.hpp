@@ -12,15 +12,21 @@ FP8WIRE_ABI_BEGIN
 /// Exact: equal to torch's `codes.float() * scales` (block scales repeated) followed by `.to(dtype)`, NaN signs aside.
 /// Threads: as quantize.
 template <any_recipe Recipe, class Out, executor Executor = serial>
-constexpr void dequantize(const_pair_view<Recipe> in, matrix_view<Out> out, Executor&& run = Executor{}) {
+FP8WIRE_ALWAYS_INLINE constexpr void dequantize(const_pair_view<Recipe> in, matrix_view<Out> out, Executor&& run = Executor{},
+                                                isa body = best_isa()) {
   detail::expect_pair<Recipe, Out>(out, in);
   if (out.size() == 0) return;
-  const i64 height = detail::block_extent(Recipe::block::rows, out.rows), width = detail::block_extent(Recipe::block::cols, out.cols);
-  run.run(out.batch * out.rows, [&](i64 job) {
-    const i64 b = job / out.rows, row = job % out.rows;
-    for (i64 col = 0; col < out.cols; ++col)
-      out(b, row, col) = from_float<Out>(reference::decode<Recipe>(in.codes(b, row, col), in.scales(b, row / height, col / width)));
-  });
+  if (__builtin_is_constant_evaluated()) {
+    const i64 height = detail::block_extent(Recipe::block::rows, out.rows);
+    const i64 width = detail::block_extent(Recipe::block::cols, out.cols);
+    for (i64 b = 0; b < out.batch; ++b)
+      for (i64 row = 0; row < out.rows; ++row)
+        for (i64 col = 0; col < out.cols; ++col)
+          out(b, row, col) =
+              from_float<Out>(reference::decode<Recipe>(in.codes(b, row, col), in.scales(b, row / height, col / width)));
+  } else {
+    detail::FP8WIRE_CG::dequantize_on_host<Recipe, Out>({in.codes, in.scales, out}, run, body);
+  }
 }
 
 FP8WIRE_ABI_END

@@ -26,10 +26,11 @@ template <any_recipe Recipe, class In> struct host_job {
 };
 
 /// Whether stores that bypass the caches pay: they do for output that no cache would keep, and want whole vectors.
-inline bool streams(const matrix_view<u8>& codes, i64 alignment) noexcept {
-  constexpr i64 large = i64{1} << 20;
-  const auto address = static_cast<i64>(reinterpret_cast<std::uintptr_t>(codes.data) & 0xFF);
-  return codes.size() >= large && address % alignment == 0 && codes.row_stride % alignment == 0 && codes.batch_stride % alignment == 0;
+template <class T> bool streams(const matrix_view<T>& out, i64 alignment) noexcept {
+  constexpr i64 large = i64{1} << 20, bytes = static_cast<i64>(sizeof(T));
+  const auto address = static_cast<i64>(reinterpret_cast<std::uintptr_t>(out.data) & 0xFF);
+  return out.size() * bytes >= large && address % alignment == 0 && out.row_stride * bytes % alignment == 0 &&
+         out.batch_stride * bytes % alignment == 0;
 }
 
 namespace FP8WIRE_CG {
@@ -70,12 +71,7 @@ template <class Kernel> struct bands {
     };
     if (work.band_rows() == 1) {  // a row is its own band: its second reading comes from the nearest cache anyhow
       for (i64 band = first; band < last; ++band)
-        for (i64 index = 0; index < panels; ++index) {
-          const panel where = panel_at(index);
-          row<true, false, Stream>(work, where, band, 0, blocks);
-          bad |= finish(work, where, band, blocks);
-          row<false, true, Stream>(work, where, band + 1, 0, blocks);
-        }
+        for (i64 index = 0; index < panels; ++index) bad |= one_row<Stream>(work, panel_at(index), band, blocks);
       return bad;
     }
     for (i64 index = 0; index < panels; ++index) {
@@ -89,6 +85,41 @@ template <class Kernel> struct bands {
         if (band < last) bad |= finish(work, where, band, blocks);
       }
     }
+    return bad;
+  }
+
+  template <bool Stream> static bool one_row(const job& work, panel where, i64 band, block_state* blocks) noexcept {
+    bool bad = false;
+    if constexpr (octaves) {
+      const i64 b = band / work.scales.rows, row_index = band % work.scales.rows;
+      const i64 floor = (static_cast<i64>(f32::magnitude(bits_of(work.amax_floor))) + 0xFFFF) >> 16;
+      const int least = floor > Kernel::steps.least ? static_cast<int>(floor) : Kernel::steps.least;
+      while (work.scales.col_stride == 1 && !work.is_delta() && where.blocks >= 8 && where.cols % 32 == 0) {
+        const i64 done = Kernel::template octaves<Stream>(row_at(work, work.in, band, 0) + where.col, row_at(work, work.codes, band, 0) + where.col,
+                                                          &work.scales(b, row_index, where.block_col), where.blocks, least);
+        where = after(where, done);
+        if (where.blocks < 8) break;
+        panel odd = where;
+        odd.blocks = 8, odd.cols = 256;
+        bad |= see_and_cast<Stream>(work, odd, band, blocks);
+        where = after(where, 8);
+      }
+      if (where.blocks == 0) return bad;
+    }
+    return see_and_cast<Stream>(work, where, band, blocks) || bad;
+  }
+  static constexpr bool octaves = [] {
+    if constexpr (std::same_as<input, bf16> && requires { Kernel::steps; }) return Kernel::steps.valid;
+    else return false;
+  }();
+  static constexpr panel after(const panel& where, i64 blocks) noexcept {
+    const i64 cols = blocks * where.block_cols;
+    return {where.col + cols, where.cols - cols, where.block_cols, where.block_col + blocks, where.blocks - blocks};
+  }
+  template <bool Stream> static bool see_and_cast(const job& work, const panel& where, i64 band, block_state* blocks) noexcept {
+    row<true, false, Stream>(work, where, band, 0, blocks);
+    const bool bad = finish(work, where, band, blocks);
+    row<false, true, Stream>(work, where, band + 1, 0, blocks);
     return bad;
   }
 

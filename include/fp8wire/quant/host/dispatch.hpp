@@ -4,6 +4,7 @@
 #define FP8WIRE_QUANT_HOST_DISPATCH_HPP
 #include <fp8wire/core/executor.hpp>
 #include <fp8wire/quant/host/avx2.hpp>
+#include <fp8wire/quant/host/avx2_decode.hpp>
 #include <fp8wire/quant/host/bands.hpp>
 
 FP8WIRE_ABI_BEGIN
@@ -73,6 +74,39 @@ bool quantize_on_host(const host_job<Recipe, In>& job, Executor& run, isa body) 
   const i64 bands = job.bands(), per_piece = bands_per_piece(run, bands, job.band_rows() * job.in.cols);
   run.run(ceil_div(bands, per_piece), quantize_piece<Recipe, In>{job, bands, per_piece, body, bad});
   return bad.get();
+}
+
+template <any_recipe Recipe, class Out> struct decode_piece {
+  const decode_job<Recipe, Out>& job;
+  i64 bands, per_piece;
+  isa body;
+
+  void operator()(i64 piece) const noexcept {
+    const i64 first = piece * per_piece, last = bands - first < per_piece ? bands : first + per_piece;
+    if constexpr (decode_facts<Recipe, Out>::served) {
+      if (job.codes.col_stride == 1 && job.out.col_stride == 1) {
+        const exact_mode mode;
+#if defined(FP8WIRE_AVX2)
+        if (body == isa::avx2) return decode_bands<avx2_decode<Recipe, Out>>::run(job, first, last);
+#endif
+      }
+    }
+    const i64 width = block_extent(Recipe::block::cols, job.out.cols), height = job.band_rows();
+    for (i64 band = first; band < last; ++band) {
+      const i64 b = band / job.scales.rows, block_row = band % job.scales.rows, start = block_row * height;
+      const i64 end = job.out.rows - start < height ? job.out.rows : start + height;
+      for (i64 row = start; row < end; ++row)
+        for (i64 col = 0; col < job.out.cols; ++col)
+          job.out(b, row, col) =
+              from_float<Out>(reference::decode<Recipe>(job.codes(b, row, col), job.scales(b, block_row, col / width)));
+    }
+  }
+};
+
+template <any_recipe Recipe, class Out, class Executor>
+void dequantize_on_host(const decode_job<Recipe, Out>& job, Executor& run, isa body) {
+  const i64 bands = job.bands(), per_piece = bands_per_piece(run, bands, job.band_rows() * job.out.cols);
+  run.run(ceil_div(bands, per_piece), decode_piece<Recipe, Out>{job, bands, per_piece, body});
 }
 
 }  // namespace FP8WIRE_CG

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Rows of E4M3 codes to weights with AVX2.
+#ifndef FP8WIRE_QUANT_HOST_AVX2_DECODE_HPP
+#define FP8WIRE_QUANT_HOST_AVX2_DECODE_HPP
+#include <fp8wire/quant/host/decode.hpp>
+
+#if defined(FP8WIRE_AVX2)
+#include <immintrin.h>
+
+FP8WIRE_ABI_BEGIN
+namespace detail {
+namespace FP8WIRE_CG {
+
+template <any_recipe Recipe, class Out> struct avx2_decode {
+  using recipe = Recipe;
+  using output = Out;
+  using vector = __m256i;
+  using facts = decode_facts<Recipe, Out>;
+  static constexpr i64 alignment = 32;
+
+  /// Weights of one row of the blocks.
+  template <bool Stream>
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static void row(const u8* codes, Out* out, i64 cols, i64 block_cols,
+                                                const decode_state* block) noexcept {
+    const constants fixed = make_constants();
+    for (i64 col = 0; col < cols; ++block) {
+      const i64 end = cols - col < block_cols ? cols : col + block_cols;
+      for (; col + 128 <= end; col += 128) {
+        __builtin_prefetch(codes + col + 2048, 0, 3), __builtin_prefetch(codes + col + 2112, 0, 3);
+        if (facts::table && __builtin_expect(block->tabled, 1)) look_up128<Stream>(fixed, *block, codes + col, out + col);
+        else multiply<Stream>(*block, codes + col, out + col, 128);
+      }
+      for (; col + 32 <= end; col += 32) multiply<Stream>(*block, codes + col, out + col, 32);
+      if (col < end) decode_by_reference<Recipe, Out>(codes + col, out + col, end - col, block->scale);
+      col = end;
+    }
+  }
+  static void fence() noexcept { asm volatile("sfence" : : : "memory"); }
+
+ private:
+  struct constants {
+    vector magnitude, mantissa, eight, field, sign;
+  };
+  FP8WIRE_AVX2_INLINE static vector bytes(int value) noexcept {
+    vector repeated = _mm256_set1_epi8(static_cast<char>(value));
+    asm("" : "+x"(repeated));
+    return repeated;
+  }
+  FP8WIRE_AVX2_INLINE static constants make_constants() noexcept {
+    return {bytes(0x7F), bytes(7), bytes(8), bytes(0x78), bytes(0x80)};
+  }
+  FP8WIRE_AVX2_INLINE static vector load(const u8* from) noexcept {
+    return _mm256_loadu_si256(reinterpret_cast<const vector*>(from));
+  }
+  FP8WIRE_AVX2_INLINE static vector twice(const u8* entries) noexcept {
+    return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(entries)));
+  }
+  template <bool Stream> FP8WIRE_AVX2_INLINE static void store(Out* to, vector value) noexcept {
+    if constexpr (Stream) _mm256_stream_si256(reinterpret_cast<vector*>(to), value);
+    else _mm256_storeu_si256(reinterpret_cast<vector*>(to), value);
+  }
+
+  /// 128 BF16 weights: a mantissa's or a subnormal code's entry, plus the exponent.
+  template <bool Stream>
+  FP8WIRE_AVX2_INLINE static void look_up128(const constants& fixed, const decode_state& block, const u8* codes, Out* out) noexcept {
+    const vector a = load(codes), b = load(codes + 32), c = load(codes + 64), d = load(codes + 96);
+    // A NaN code is the largest magnitude. All or nothing: a streamed line must not be touched again.
+    const vector most = _mm256_max_epu8(_mm256_max_epu8(_mm256_and_si256(a, fixed.magnitude), _mm256_and_si256(b, fixed.magnitude)),
+                                        _mm256_max_epu8(_mm256_and_si256(c, fixed.magnitude), _mm256_and_si256(d, fixed.magnitude)));
+    if (__builtin_expect(_mm256_movemask_epi8(_mm256_cmpeq_epi8(most, fixed.magnitude)) != 0, 0))
+      return multiply<Stream>(block, codes, out, 128);
+    const vector low = twice(block.low), high = twice(block.high);
+    look_up32<Stream>(fixed, low, high, a, out), look_up32<Stream>(fixed, low, high, b, out + 32);
+    look_up32<Stream>(fixed, low, high, c, out + 64), look_up32<Stream>(fixed, low, high, d, out + 96);
+  }
+  template <bool Stream>
+  FP8WIRE_AVX2_INLINE static void look_up32(const constants& fixed, vector low, vector high, vector codes, Out* out) noexcept {
+    const vector code = _mm256_permute4x64_epi64(codes, 0xD8);  // so that unpacking in halves leaves the order
+    const vector field = _mm256_and_si256(code, fixed.field);
+    const vector subnormal = _mm256_and_si256(_mm256_cmpeq_epi8(field, _mm256_setzero_si256()), fixed.eight);
+    const vector index = _mm256_or_si256(_mm256_and_si256(code, fixed.mantissa), subnormal);
+    const vector lows = _mm256_shuffle_epi8(low, index);
+    const vector highs = _mm256_or_si256(_mm256_shuffle_epi8(high, index), _mm256_and_si256(code, fixed.sign));
+    const vector zero = _mm256_setzero_si256();
+    store<Stream>(out, _mm256_add_epi16(_mm256_unpacklo_epi8(lows, highs), _mm256_slli_epi16(_mm256_unpacklo_epi8(field, zero), 4)));
+    store<Stream>(out + 16,
+                  _mm256_add_epi16(_mm256_unpackhi_epi8(lows, highs), _mm256_slli_epi16(_mm256_unpackhi_epi8(field, zero), 4)));
+  }
+
+  /// `count` weights, a multiple of 32, as FP32 products.
+  template <bool Stream>
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static void multiply(const decode_state& block, const u8* codes, Out* out, i64 count) noexcept {
+    if (__builtin_expect(!block.finite, 0)) return not_finite<Stream>(block, codes, out, count);
+    const __m256 scale = _mm256_set1_ps(block.scale);
+    for (i64 i = 0; i < count; i += 16) {
+      const vector a = product8(codes + i, scale), b = product8(codes + i + 8, scale);
+      if constexpr (std::same_as<Out, float>) {
+        store<Stream>(out + i, a), store<Stream>(out + i + 8, b);
+      } else {
+        const vector both = _mm256_packus_epi32(rounded(a), rounded(b));
+        store<Stream>(out + i, _mm256_permute4x64_epi64(both, 0xD8));
+      }
+    }
+  }
+  FP8WIRE_AVX2_INLINE static vector product8(const u8* codes, __m256 scale) noexcept {
+    const vector code = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
+    const vector magnitude = _mm256_and_si256(code, _mm256_set1_epi32(0x7F));
+    const vector normal = _mm256_add_epi32(_mm256_slli_epi32(magnitude, 20), _mm256_set1_epi32(120 << 23));
+    const vector subnormal = _mm256_castps_si256(_mm256_mul_ps(_mm256_cvtepi32_ps(magnitude), _mm256_set1_ps(0x1p-9f)));
+    const vector value = _mm256_blendv_epi8(normal, subnormal, _mm256_cmpgt_epi32(_mm256_set1_epi32(8), magnitude));
+    const vector sign = _mm256_slli_epi32(_mm256_srli_epi32(code, 7), 31);
+    __m256 product = _mm256_mul_ps(_mm256_castsi256_ps(_mm256_or_si256(value, sign)), scale);
+    asm("" : "+x"(product));
+    const vector is_nan = _mm256_cmpeq_epi32(magnitude, _mm256_set1_epi32(0x7F));
+    return _mm256_blendv_epi8(_mm256_castps_si256(product), _mm256_set1_epi32(static_cast<int>(f32::nan)), is_nan);
+  }
+  /// FP32 bits to BF16 in the low halves, to nearest even.
+  FP8WIRE_AVX2_INLINE static vector rounded(vector bits) noexcept {
+    const vector odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    return _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd), 16);
+  }
+  template <bool Stream>
+  FP8WIRE_AVX2 __attribute__((noinline, cold)) static void not_finite(const decode_state& block, const u8* codes, Out* out,
+                                                                      i64 count) noexcept {
+    alignas(32) Out some[128];
+    decode_by_reference<Recipe, Out>(codes, some, count, block.scale);
+    constexpr i64 lanes = 32 / static_cast<i64>(sizeof(Out));
+    for (i64 i = 0; i < count; i += lanes) store<Stream>(out + i, _mm256_load_si256(reinterpret_cast<const vector*>(some + i)));
+  }
+};
+
+}  // namespace FP8WIRE_CG
+}  // namespace detail
+FP8WIRE_ABI_END
+#endif
+#endif

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Walks codes and their scales block row by block row and lets a kernel turn them into weights.
+#ifndef FP8WIRE_QUANT_HOST_DECODE_HPP
+#define FP8WIRE_QUANT_HOST_DECODE_HPP
+#include <fp8wire/quant/host/bands.hpp>
+
+FP8WIRE_ABI_BEGIN
+namespace detail {
+
+/// How the codes of one block become weights.
+struct alignas(64) decode_state {
+  u8 low[16], high[16];  // BF16 weights of the eight mantissas, less their exponent, and of the eight subnormal codes
+  float scale;
+  bool tabled, finite;   // finite: vectors multiply; otherwise the definition does
+};
+
+template <any_recipe Recipe, class Out> struct decode_job {
+  matrix_view<const u8> codes;
+  matrix_view<const stored_t<Recipe>> scales;
+  matrix_view<Out> out;
+  constexpr i64 band_rows() const noexcept { return block_extent(Recipe::block::rows, out.rows); }
+  constexpr i64 bands() const noexcept { return out.batch * scales.rows; }
+};
+
+template <any_recipe Recipe, class Out> struct decode_facts {
+  static constexpr bool bare_e4m3 = host_facts<Recipe, bf16>::bare_e4m3;
+  static constexpr bool table = std::same_as<Out, bf16> && host_facts<Recipe, bf16>::large_block;
+  static constexpr bool served = bare_e4m3 && !std::same_as<Out, fp16> &&
+                                 (Recipe::block::cols == whole || Recipe::block::cols % 32 == 0);
+};
+
+namespace FP8WIRE_CG {
+
+/// Weights of `count` codes by the definition.
+template <any_recipe Recipe, class Out>
+FP8WIRE_NOINLINE void decode_by_reference(const u8* codes, Out* out, i64 count, float scale) noexcept {
+  for (i64 i = 0; i < count; ++i) out[i] = from_float<Out>(ieee::mul(Recipe::element::decode(codes[i]), scale));
+}
+
+template <class Kernel> struct decode_bands {
+  using recipe = typename Kernel::recipe;
+  using output = typename Kernel::output;
+  using job = decode_job<recipe, output>;
+  static constexpr i64 panel_blocks = 64;
+
+  /// Bands [first, last). Expects: exact_mode, contiguous columns.
+  FP8WIRE_NOINLINE static void run(const job& work, i64 first, i64 last) noexcept {
+    if (streams(work.out, Kernel::alignment)) walk<true>(work, first, last);
+    else walk<false>(work, first, last);
+    Kernel::fence();
+  }
+
+ private:
+  template <bool Stream> static void walk(const job& work, i64 first, i64 last) noexcept {
+    decode_state blocks[panel_blocks];
+    const i64 block_cols = block_extent(recipe::block::cols, work.out.cols), height = work.band_rows();
+    for (i64 band = first; band < last; ++band) {
+      const i64 b = band / work.scales.rows, block_row = band % work.scales.rows, row = block_row * height;
+      const i64 rows = work.out.rows - row < height ? work.out.rows - row : height;
+      for (i64 block_col = 0; block_col < work.scales.cols; block_col += panel_blocks) {
+        const i64 left = work.scales.cols - block_col, count = left < panel_blocks ? left : panel_blocks;
+        const i64 col = block_col * block_cols;
+        const i64 cols = work.out.cols - col < count * block_cols ? work.out.cols - col : count * block_cols;
+        for (i64 i = 0; i < count; ++i) prepare(blocks[i], to_float(work.scales(b, block_row, block_col + i)));
+        for (i64 r = row; r < row + rows; ++r)
+          Kernel::template row<Stream>(&work.codes(b, r, col), &work.out(b, r, col), cols, block_cols, blocks);
+      }
+    }
+  }
+
+  static void prepare(decode_state& state, float scale) noexcept {
+    const u32 bits = bits_of(scale);
+    state.scale = scale;
+    state.finite = f32::is_finite(bits);
+    state.tabled = false;
+    if constexpr (decode_facts<recipe, output>::table) {
+      // Between these every weight is a normal number in both formats, so that an octave's mantissas serve all.
+      const u32 field = bits >> 23;
+      state.tabled = field >= 16 && field <= 240;
+      if (!state.tabled) return;
+      for (u32 i = 0; i < 16; ++i) {
+        const u8 code = static_cast<u8>(i < 8 ? i + 8 : i - 8);
+        const u32 weight = to_bf16(ieee::mul(recipe::element::decode(code), scale)).bits - (i < 8 ? 0x80u : 0u);
+        state.low[i] = static_cast<u8>(weight);
+        state.high[i] = static_cast<u8>(weight >> 8);
+      }
+    }
+  }
+};
+
+}  // namespace FP8WIRE_CG
+}  // namespace detail
+FP8WIRE_ABI_END
+#endif
