@@ -11,9 +11,11 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <fp8wire/core/bits.hpp>
 
+#include "quantizer.hpp"
 #include "workers.hpp"
 
 namespace programs {
@@ -43,6 +45,19 @@ class write_behind {
  private:
   int file_;
 };
+
+/// Weights for the quantizer. Other writers align nothing: such a tensor moves to `aligned` first.
+inline weights aligned_weights(fp8wire::dtype type, std::span<const std::byte> bytes, fp8wire::matrix_extents extents,
+                               std::vector<fp8wire::u64>& aligned) {
+  const fp8wire::u64 item = static_cast<fp8wire::u64>(fp8wire::bit_width(type)) / 8;
+  const void* data = bytes.data();
+  if (__builtin_bit_cast(fp8wire::u64, data) % item != 0) {
+    aligned.resize(bytes.size() / 8 + 1);
+    std::memcpy(aligned.data(), bytes.data(), bytes.size());
+    data = aligned.data();
+  }
+  return {type, data, extents};
+}
 
 inline constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 inline fp8wire::i64 pieces_of(std::size_t bytes) noexcept { return static_cast<fp8wire::i64>((bytes + piece_bytes - 1) / piece_bytes); }

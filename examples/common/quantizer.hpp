@@ -43,6 +43,7 @@ struct quantizer {
   std::string_view name, scale, naming, source, element, block;
   bool modelled = false, microscaling = false;
   bool always_via_bf16 = false;         // the preset does so unasked
+  bool pads_edges = false;              // with an element of the matrix
   float amax_floor = 0;                 // the preset's own
   int block_rows = 0, block_cols = 0;   // fp8wire::whole: the matrix's extent
   fp8wire::dtype codes, stored;         // stored: f32, bf16, or f8_e8m0 however a naming labels it

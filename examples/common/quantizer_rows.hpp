@@ -119,6 +119,7 @@ template <class Preset> quantizer make_row() {
   row.modelled = Preset::modelled;
   row.microscaling = fp8wire::is_microscaling<recipe>;
   row.always_via_bf16 = recipe::num.f32_through_bf16;
+  row.pads_edges = recipe::num.edge != fp8wire::edge_pad::zero;
   row.amax_floor = recipe::num.amax_floor;
   row.block_rows = recipe::block::rows;
   row.block_cols = recipe::block::cols;

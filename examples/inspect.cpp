@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// fp8-inspect: what is in an FP8 checkpoint, how two of them differ, and how far one is from the original.
+#include <fnmatch.h>
+
+#include "common/options.hpp"
+#include "common/report.hpp"
+#include "common/source.hpp"
+#include "common/target.hpp"
+#include "inspect/compare.hpp"
+#include "inspect/pairs.hpp"
+#include "inspect/report.hpp"
+
+namespace {
+
+namespace json = fp8wire::json;
+
+struct settings {
+  std::string first, second, original, html, report, pattern, config;
+  std::vector<std::string> align;
+  int threads = programs::workers::available();
+};
+
+int inspect(const settings& chosen) {
+  if (!chosen.config.empty()) programs::misuse("--check-config: not available yet");
+  if (!chosen.align.empty()) programs::misuse("--align: not available yet");
+  if (chosen.first.empty()) programs::misuse("a checkpoint is required (try fp8-inspect --help)");
+  if (!chosen.second.empty() && !chosen.original.empty()) programs::misuse("--against compares one checkpoint with its original, not two");
+  programs::workers threads(chosen.threads);
+  const programs::source a(chosen.first);
+  json::value report;
+  std::string text;
+  bool sound = true;
+  if (chosen.second.empty()) {
+    programs::inspection found = programs::inspect_checkpoint(a, chosen.pattern, threads);
+    std::vector<programs::pair_error> errors;
+    if (!chosen.original.empty()) {
+      const programs::source original(chosen.original);
+      errors = programs::measure_against(found, original, a, threads);
+    }
+    report = programs::report_of(chosen.first, chosen.original, a, found, errors);
+    text = programs::text_of(found, errors);
+    sound = found.broken() == 0;
+  } else {
+    const programs::source b(chosen.second);
+    const programs::comparison found = programs::compare_checkpoints(a, b, chosen.pattern, threads);
+    report = programs::report_of(chosen.first, chosen.second, found);
+    text = programs::text_of(found);
+    sound = found.equal();
+  }
+  if (!chosen.html.empty()) programs::write_report(chosen.html, programs::page_of(report));
+  if (!chosen.report.empty()) programs::write_report(chosen.report, json::write(report));
+  if (chosen.report != "-" && chosen.html != "-") programs::print(text);
+  return sound ? programs::done : programs::refused;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  CLI::App app("Looks at an FP8 checkpoint: pairs, encodings, scales, errors. With two, compares them.", "fp8-inspect");
+  settings chosen;
+  app.add_option("A", chosen.first, "file.safetensors or folder");
+  app.add_option("B", chosen.second, "Another one, to compare; exit 1 when they differ");
+  app.add_option("--against", chosen.original, "The checkpoint that A was made of: error of every tensor")->type_name("ORIGINAL");
+  app.add_option("--html", chosen.html, "One self-contained page")->type_name("FILE");
+  app.add_option("--json", chosen.report, "Everything that was found; - is standard output")->type_name("FILE");
+  app.add_option("--tensor", chosen.pattern, "Only tensors that match")->type_name("GLOB");
+  app.add_option("--threads", chosen.threads, "Threads (default: all processors)")->type_name("N")->check(CLI::Range(1, 1024));
+  app.add_option("--check-config", chosen.config)->group("");
+  app.add_option("--align", chosen.align)->group("");
+  return programs::run(app, count, arguments, [&] { return inspect(chosen); });
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compare.hpp"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "../common/files.hpp"
+#include "fit.hpp"
+
+namespace programs {
+namespace {
+
+using fp8wire::dtype;
+using fp8wire::i64;
+using fp8wire::u64;
+
+/// The value of element i of a float tensor or of codes; NaN for other dtypes.
+double value_at(dtype type, const std::byte* data, i64 i) {
+  for (const quantizer& row : quantizers())
+    if (row.codes == type) return static_cast<double>(row.values[static_cast<fp8wire::u8>(data[i])]);
+  pair_bytes as_scales;
+  as_scales.scales = data;
+  as_scales.scale_type = type;
+  if (type == dtype::f32 || type == dtype::bf16 || type == dtype::f8_e8m0) return static_cast<double>(as_scales.scale(i));
+  return std::nan("");
+}
+
+void compare_bytes(difference& found, const source::tensor& a, const source::tensor& b) {
+  const i64 width = (std::max)(1, fp8wire::bit_width(a.spec.dtype) / 8), count = static_cast<i64>(a.bytes.size()) / width;
+  found.of = static_cast<u64>(count);
+  for (i64 i = 0; i < count; ++i) {
+    if (std::memcmp(a.bytes.data() + i * width, b.bytes.data() + i * width, static_cast<std::size_t>(width)) == 0) continue;
+    if (found.differ++ == 0) found.first = i;
+    const double distance = std::fabs(value_at(a.spec.dtype, a.bytes.data(), i) - value_at(a.spec.dtype, b.bytes.data(), i));
+    if (distance > found.largest) found.largest = distance;
+  }
+}
+
+double cell_db(const deviation& block) {
+  if (block.squared_error == 0.0) return 1000;
+  return (std::max)(-1000.0, block.sqnr_db());
+}
+
+}  // namespace
+
+comparison compare_checkpoints(const source& a, const source& b, const std::string& pattern, workers& threads) {
+  comparison found;
+  const auto wanted = [&](const std::string& name) { return pattern.empty() || fnmatch(pattern.c_str(), name.c_str(), 0) == 0; };
+  std::vector<const source::tensor*> common;
+  for (const auto& [name, tensor] : a.tensors()) {
+    if (!wanted(name)) continue;
+    if (b.find(name) == nullptr) found.only_a.push_back(name);
+    else common.push_back(&tensor);
+  }
+  for (const auto& [name, tensor] : b.tensors())
+    if (wanted(name) && a.find(name) == nullptr) found.only_b.push_back(name);
+  std::mutex adding;
+  threads.run(static_cast<i64>(common.size()), [&](i64 number) {
+    const source::tensor& left = *common[static_cast<std::size_t>(number)];
+    const source::tensor& right = *b.find(left.spec.name);
+    difference one;
+    one.name = left.spec.name;
+    if (left.spec.dtype != right.spec.dtype || left.spec.shape != right.spec.shape) {
+      one.what = fmt::format("{} [{}] against {} [{}]", name_of(left.spec.dtype), fmt::join(left.spec.shape, ", "), name_of(right.spec.dtype),
+                             fmt::join(right.spec.shape, ", "));
+    } else {
+      compare_bytes(one, left, right);
+      one.what = one.name.find("_scale") != std::string::npos ? "scales" : fp8wire::bit_width(left.spec.dtype) == 8 ? "codes" : "weights";
+    }
+    a.drop(left);
+    b.drop(right);
+    const std::lock_guard lock(adding);
+    if (one.differ > 0 || left.spec.dtype != right.spec.dtype || left.spec.shape != right.spec.shape)
+      found.differences.push_back(std::move(one));
+    else
+      ++found.same;
+  });
+  std::sort(found.differences.begin(), found.differences.end(), [](const difference& x, const difference& y) { return x.name < y.name; });
+  const auto grid = [](const source& of) {
+    const auto entry = of.metadata().find("fp8wire.grid_id");
+    return entry == of.metadata().end() ? std::string() : entry->second;
+  };
+  found.grid_a = grid(a);
+  found.grid_b = grid(b);
+  found.presets = common_fits(inspect_checkpoint(a, pattern, threads).presets, inspect_checkpoint(b, pattern, threads).presets);
+  return found;
+}
+
+std::vector<pair_error> measure_against(const inspection& found, const source& original, const source& from, workers& threads) {
+  constexpr std::size_t most_worst = 5;
+  constexpr i64 most_cells = 48;
+  std::vector<pair_error> errors;
+  for (const pair_report& pair : found.pairs) {
+    pair_error& one = errors.emplace_back();
+    one.name = pair.name;
+    const source::tensor* weight = original.find(pair.name);
+    if (!pair.canonical || pair.bytes.values == nullptr) one.problem = "its scales are not canonical";
+    else if (weight == nullptr) one.problem = "no such tensor in the original";
+    else if (!is_weight_dtype(weight->spec.dtype)) one.problem = fmt::format("{} in the original", name_of(weight->spec.dtype));
+    else if (weight->spec.shape != pair.shape) one.problem = fmt::format("[{}] in the original", fmt::join(weight->spec.shape, ", "));
+    if (!one.problem.empty()) continue;
+    std::vector<u64> aligned;
+    const weights in = aligned_weights(weight->spec.dtype, weight->bytes, pair.extents, aligned);
+    const i64 block_rows = fp8wire::ceil_div(pair.extents.rows, fp8wire::detail::block_extent(pair.bytes.block_rows, pair.extents.rows));
+    const i64 block_cols = fp8wire::ceil_div(pair.extents.cols, fp8wire::detail::block_extent(pair.bytes.block_cols, pair.extents.cols));
+    const i64 all_rows = pair.extents.batch * block_rows;  // matrices of a batch stand below each other
+    one.heat_rows = (std::min)(all_rows, most_cells);
+    one.heat_cols = (std::min)(block_cols, most_cells);
+    one.heat.assign(static_cast<std::size_t>(one.heat_rows * one.heat_cols), 1000.0f);
+    std::vector<deviation> sums(static_cast<std::size_t>(all_rows));
+    std::mutex adding;
+    const auto less = [](const block_error& x, const block_error& y) {
+      const double dx = cell_db(x.error), dy = cell_db(y.error);
+      return dx != dy ? dx < dy : std::tie(x.batch, x.row, x.col) < std::tie(y.batch, y.row, y.col);
+    };
+    measure_blocks(in, pair.bytes, threads, [&](i64 batch, i64 row, i64 col, const deviation& block) {
+      const i64 line = batch * block_rows + row;
+      sums[static_cast<std::size_t>(line)].add(block);
+      const auto db = static_cast<float>(cell_db(block));
+      if (db >= 1000) return;
+      const std::lock_guard lock(adding);
+      float& cell = one.heat[static_cast<std::size_t>(line * one.heat_rows / all_rows * one.heat_cols + col * one.heat_cols / block_cols)];
+      cell = (std::min)(cell, db);
+      const block_error candidate{batch, row, col, block};
+      if (one.worst.size() == most_worst && !less(candidate, one.worst.back())) return;
+      one.worst.insert(std::upper_bound(one.worst.begin(), one.worst.end(), candidate, less), candidate);
+      if (one.worst.size() > most_worst) one.worst.pop_back();
+    });
+    for (const deviation& sum : sums) one.all.add(sum);
+    std::vector<char> proven(pair.presets.size(), 0);
+    threads.run(static_cast<i64>(proven.size()), [&](i64 number) {
+      const quantizer& row = *pair.presets[static_cast<std::size_t>(number)].row;
+      // Some writers round FP32 weights to BF16 first.
+      for (const bool via_bf16 : {false, true})
+        if (!row.verify(in, pair.bytes.codes, pair.bytes.scales, row.amax_floor, via_bf16).found) proven[static_cast<std::size_t>(number)] = 1;
+    });
+    for (std::size_t i = 0; i < proven.size(); ++i)
+      if (proven[i] != 0) one.made_by.push_back(fmt::format("{} {}", pair.presets[i].row->name, pair.presets[i].row->scale));
+    original.drop(*weight);
+    from.drop(*from.find(pair.name));
+  }
+  return errors;
+}
+
+}  // namespace programs
