@@ -5,7 +5,9 @@
 Floats are Fractions here and every rounding is spelled out, so that neither a compiler nor a processor can be wrong about
 them. Blocks are rows of eight weights: edge cases, and random ones of every magnitude.
 """
+import os
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -226,6 +228,11 @@ def main():
     presets = [line.split("\t") for line in subprocess.run([program, "--list"], capture_output=True, text=True,
                                                            check=True).stdout.splitlines()]
     wrong = [fault for preset in presets for bf16 in (False, True) for fault in check(program, preset, bf16, count)]
+    page = open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "numerics.md"), encoding="utf-8").read()
+    for name, scale, element, block, _, _, grid, _ in presets:
+        row = r"^\| `%s`[^|]*\| %s \| %s \| %s \|.*\| %s \|" % tuple(map(re.escape, (name, scale, element, block, grid)))
+        if not re.search(row, page, re.MULTILINE):
+            wrong.append("docs/numerics.md has no row for %s %s %s %s with grid id %s" % (name, scale, element, block, grid))
     print("\n".join(wrong[:20]))
     print("%d presets, %d blocks each, %d wrong" % (len(presets), 2 * count, len(wrong)))
     return 1 if wrong or len(presets) < 40 else 0

@@ -75,9 +75,17 @@ class Table:
         print("%-32s %-44s %-22s %12s %8d %8d %s" % self.rows[-1], flush=True)
 
     def markdown(self, versions):
+        """One line per preset, peer and input type; the kinds of data are added up."""
+        merged = {}
+        for preset, peer, data, compared, scales, codes, note in self.rows:
+            line = merged.setdefault((preset, peer, data.split()[0]), [0, 0, 0, ""])
+            line[0] += compared
+            line[1] += scales
+            line[2] += codes
+            line[3] = line[3] or note
         lines = ["Versions: " + ", ".join(versions) + ".", "",
-                 "| preset | peer | data | compared | scales differ | codes differ | |", "|---|---|---|--:|--:|--:|---|"]
-        lines += ["| %s | %s | %s | %s | %d | %d | %s |" % row for row in self.rows]
+                 "| preset | peer | input | compared | scales differ | codes differ | why |", "|---|---|---|--:|--:|--:|---|"]
+        lines += ["| %s | %s | %s | %d | %d | %d | %s |" % (*key, *line) for key, line in merged.items()]
         return "\n".join(lines) + "\n"
 
 
