@@ -28,25 +28,31 @@ void add_options(CLI::App& app, settings& chosen) {
   app.add_option("OUTPUT", chosen.output, "The same kind of thing, in FP8");
   programs::add_format_options(app, chosen.format);
   app.add_option("--layout", chosen.format.layout)->group("");
-  app.add_option("--threads", chosen.threads, "Threads (default: all processors)")->type_name("N")->check(CLI::Range(1, 1024));
+  app.add_option("--threads", chosen.threads, "Threads (default: all processors)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
   app.add_flag("--force", chosen.force, "Replace OUTPUT");
   app.add_flag("--dry-run", chosen.dry_run, "Say what would be done, and do nothing");
   app.add_flag("--verify", chosen.verify, "Read the output back and prove every byte against the scalar reference");
-  app.add_option("--json", chosen.report, "Report with the error of every tensor; - is standard output")->type_name("FILE");
+  app.add_option("--json", chosen.report, "Report with the error of every tensor; - is standard output")
+      ->type_name("FILE");
   app.add_flag("--list", chosen.list, "Print the presets and end");
   app.add_flag("--list-layouts", chosen.list_layouts)->group("");
 }
 
 void list_presets() {
-  std::string text = fmt::format("{:<26} {:<5} {:<5} {:<7} {:<11} {:<18} {}\n", "name", "scale", "elem", "block", "amax floor", "grid id", "source");
+  std::string text = fmt::format("{:<26} {:<5} {:<5} {:<7} {:<11} {:<18} {}\n", "name", "scale", "elem", "block",
+                                 "amax floor", "grid id", "source");
   for (const programs::quantizer& row : programs::quantizers())
-    text += fmt::format("{:<26} {:<5} {:<5} {:<7} {:<11} 0x{:016x} {}{}\n", row.name, row.scale, row.element.substr(0, row.element.find('/')),
-                        row.block, programs::shortest(row.amax_floor), row.grid_id(row.amax_floor, false), row.source,
+    text += fmt::format("{:<26} {:<5} {:<5} {:<7} {:<11} 0x{:016x} {}{}\n", row.name, row.scale,
+                        row.element.substr(0, row.element.find('/')), row.block, programs::shortest(row.amax_floor),
+                        row.grid_id(row.amax_floor, false), row.source,
                         row.modelled ? " (modelled: no GPU run has confirmed it yet)" : "");
   programs::print(text);
 }
 
-json::value report_of(const programs::conversion_plan& plan, const programs::format& how, bool measured, double seconds) {
+json::value report_of(const programs::conversion_plan& plan, const programs::format& how, bool measured,
+                      double seconds) {
   json::value report, tensors = json::value::array();
   report["recipe"] = how.preset->name;
   report["scale"] = how.preset->scale;
@@ -104,32 +110,28 @@ std::string table_of(const programs::conversion_plan& plan) {
 int convert(const settings& chosen) {
   if (chosen.list) return list_presets(), programs::done;
   if (chosen.list_layouts) programs::misuse("--list-layouts: not available yet; there is: canonical");
-  if (chosen.input.empty() || chosen.output.empty()) programs::misuse("INPUT and OUTPUT are required (try fp8-convert --help)");
+  if (chosen.input.empty() || chosen.output.empty())
+    programs::misuse("INPUT and OUTPUT are required (try fp8-convert --help)");
   const programs::format how = programs::resolve(chosen.format);
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
 
   programs::conversion_plan plan = programs::plan_conversion(chosen.input, chosen.output, chosen.format, how);
-  const bool to_stdout = chosen.report == "-";
   if (chosen.dry_run) {
-    if (!to_stdout) programs::print(table_of(plan));
-    if (!chosen.report.empty()) programs::write_report(chosen.report, json::write(report_of(plan, how, false, seconds())));
+    if (chosen.report != "-") programs::print(table_of(plan));
+    programs::report_file(chosen.report, json::write(report_of(plan, how, false, seconds()))).commit();
     return programs::done;
   }
   programs::workers threads(chosen.threads);
   const programs::conversion work{how, !chosen.report.empty(), &threads};
-  programs::target output(chosen.output, plan.folder, chosen.force, plan.out_bytes());
+  fp8wire::atomic_output output = programs::claim_output(chosen.output, plan.folder, chosen.force, plan.out_bytes());
   programs::run_conversion(plan, output.path(), work, chosen.verify);
   // The report is complete before the output appears, so that a report that cannot be written leaves no output behind.
-  if (!chosen.report.empty() && !to_stdout) {
-    programs::target file(chosen.report, false, true, 0);
-    programs::write_text(file.path(), json::write(report_of(plan, how, true, seconds())));
-    output.commit();
-    file.commit();
-  } else {
-    output.commit();
-  }
-  if (to_stdout) programs::print(json::write(report_of(plan, how, true, seconds())));
+  programs::report_file report;
+  if (!chosen.report.empty())
+    report = programs::report_file(chosen.report, json::write(report_of(plan, how, true, seconds())));
+  must(output.commit());
+  report.commit();
   fmt::print(stderr, "{}\n", programs::closing_line(plan, how, chosen.output, chosen.verify, seconds()));
   return programs::done;
 }

@@ -24,7 +24,8 @@ int inspect(const settings& chosen) {
   if (!chosen.config.empty()) programs::misuse("--check-config: not available yet");
   if (!chosen.align.empty()) programs::misuse("--align: not available yet");
   if (chosen.first.empty()) programs::misuse("a checkpoint is required (try fp8-inspect --help)");
-  if (!chosen.second.empty() && !chosen.original.empty()) programs::misuse("--against compares one checkpoint with its original, not two");
+  if (!chosen.second.empty() && !chosen.original.empty())
+    programs::misuse("--against compares one checkpoint with its original, not two");
   programs::workers threads(chosen.threads);
   const programs::source a(chosen.first);
   json::value report;
@@ -47,8 +48,10 @@ int inspect(const settings& chosen) {
     text = programs::text_of(found);
     sound = found.equal();
   }
-  if (!chosen.html.empty()) programs::write_report(chosen.html, programs::page_of(report));
-  if (!chosen.report.empty()) programs::write_report(chosen.report, json::write(report));
+  programs::report_file page(chosen.html, chosen.html.empty() ? "" : programs::page_of(report));
+  programs::report_file file(chosen.report, json::write(report));
+  page.commit();
+  file.commit();
   if (chosen.report != "-" && chosen.html != "-") programs::print(text);
   return sound ? programs::done : programs::refused;
 }
@@ -60,11 +63,14 @@ int main(int count, char** arguments) {
   settings chosen;
   app.add_option("A", chosen.first, "file.safetensors or folder");
   app.add_option("B", chosen.second, "Another one, to compare; exit 1 when they differ");
-  app.add_option("--against", chosen.original, "The checkpoint that A was made of: error of every tensor")->type_name("ORIGINAL");
+  app.add_option("--against", chosen.original, "The checkpoint that A was made of: error of every tensor")
+      ->type_name("ORIGINAL");
   app.add_option("--html", chosen.html, "One self-contained page")->type_name("FILE");
   app.add_option("--json", chosen.report, "Everything that was found; - is standard output")->type_name("FILE");
   app.add_option("--tensor", chosen.pattern, "Only tensors that match")->type_name("GLOB");
-  app.add_option("--threads", chosen.threads, "Threads (default: all processors)")->type_name("N")->check(CLI::Range(1, 1024));
+  app.add_option("--threads", chosen.threads, "Threads (default: all processors)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--check-config", chosen.config)->group("");
   app.add_option("--align", chosen.align)->group("");
   return programs::run(app, count, arguments, [&] { return inspect(chosen); });

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a small checkpoint with the tensors of Qwen3.5 (dense and MoE MLP, gated delta nets, vision), the same bytes for
 // the same seed on every machine. For demonstrations, tests and measurements.
-#include <sys/stat.h>
-
 #include <filesystem>
-#include <fstream>
 
 #include <fp8wire/io/json.hpp>
 #include <fp8wire/io/mapped_file.hpp>
@@ -12,6 +9,7 @@
 
 #include "common/program.hpp"
 #include "common/progress.hpp"
+#include "common/target.hpp"
 #include "common/workers.hpp"
 #include "qwen3_5.hpp"
 
@@ -43,8 +41,8 @@ qwen3_5::shape shape_for(i64 wanted) {
   }
 }
 
-void write_file(const std::string& path, const std::vector<fp8wire::tensor_spec>& tensors, u64 seed, programs::workers& threads,
-                programs::progress& bar) {
+void write_file(const std::string& path, const std::vector<fp8wire::tensor_spec>& tensors, u64 seed,
+                programs::workers& threads, programs::progress& bar) {
   const auto layout = must(fp8wire::lay_out_safetensors(tensors, {{"format", "pt"}}, path));
   const auto file = must(fp8wire::mapped_output::create(path, layout.header.file_bytes()));
   std::byte* out = file.bytes().data();
@@ -65,14 +63,9 @@ void write_file(const std::string& path, const std::vector<fp8wire::tensor_spec>
   }
 }
 
-void write_text(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (!file.flush()) programs::refuse("{}: cannot be written", path.string());
-}
-
 /// Greedy in the model's order, as Hugging Face writers do.
-void write_folder(const std::filesystem::path& folder, const qwen3_5::shape& shape, int shards, u64 seed, programs::workers& threads) {
+void write_folder(const std::filesystem::path& folder, const qwen3_5::shape& shape, int shards, u64 seed,
+                  programs::workers& threads) {
   const auto tensors = qwen3_5::tensors(shape);
   const i64 total = bytes_of(tensors), share = (total + shards - 1) / shards;
   std::vector<std::vector<fp8wire::tensor_spec>> parts(1);
@@ -82,19 +75,20 @@ void write_folder(const std::filesystem::path& folder, const qwen3_5::shape& sha
     used += fp8wire::byte_count(one.dtype, one.shape);
     parts.back().push_back(one);
   }
-  std::filesystem::create_directories(folder);
   programs::progress bar("writing", static_cast<u64>(total));
   fp8wire::json::value index;
   index["metadata"]["total_size"] = total;
   fp8wire::json::value& map = index["weight_map"] = fp8wire::json::value::object();
   for (std::size_t part = 0; part < parts.size(); ++part) {
-    const std::string name = parts.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", part + 1, parts.size());
+    const std::string name = parts.size() == 1
+                                 ? "model.safetensors"
+                                 : fmt::format("model-{:05}-of-{:05}.safetensors", part + 1, parts.size());
     write_file((folder / name).string(), parts[part], seed, threads, bar);
     for (const fp8wire::tensor_spec& one : parts[part]) map[one.name] = name;
   }
-  if (parts.size() > 1) write_text(folder / "model.safetensors.index.json", fp8wire::json::write(index));
-  write_text(folder / "config.json", qwen3_5::config(shape));
-  write_text(folder / "generation_config.json", "{\n  \"do_sample\": true,\n  \"temperature\": 0.7\n}\n");
+  if (parts.size() > 1) programs::write_text(folder / "model.safetensors.index.json", fp8wire::json::write(index));
+  programs::write_text(folder / "config.json", qwen3_5::config(shape));
+  programs::write_text(folder / "generation_config.json", "{\n  \"do_sample\": true,\n  \"temperature\": 0.7\n}\n");
 }
 
 }  // namespace
@@ -108,27 +102,31 @@ int main(int count, char** arguments) {
   bool split_experts = false, force = false;
   app.add_option("OUTPUT", output, "A new folder, or a new file.safetensors")->required();
   app.add_option("--seed", seed, "Other weights, the same shapes")->capture_default_str();
-  app.add_option("--size", megabytes, "About how large, in MB")->type_name("MB")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  app.add_option("--shards", shards, "Files of a folder")->type_name("N")->check(CLI::Range(1, 99999))->capture_default_str();
+  app.add_option("--size", megabytes, "About how large, in MB")
+      ->type_name("MB")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--shards", shards, "Files of a folder")
+      ->type_name("N")
+      ->check(CLI::Range(1, 99999))
+      ->capture_default_str();
   app.add_option("--threads", threads, "Threads")->type_name("N")->check(CLI::Range(1, 1024));
   app.add_flag("--split-experts", split_experts, "One matrix an expert in place of 3-D tensors");
   app.add_flag("--force", force, "Replace OUTPUT");
   return programs::run(app, count, arguments, [&] {
-    const std::filesystem::path path = output;
-    if (std::filesystem::exists(path)) {
-      if (!force) programs::refuse("{}: exists; --force replaces it", output);
-      std::filesystem::remove_all(path);
-    }
     programs::workers pool(threads);
     qwen3_5::shape shape = shape_for(megabytes * 1000000);
     shape.fused_experts = !split_experts;
-    if (path.extension() == ".safetensors") {
-      const auto tensors = qwen3_5::tensors(shape);
-      programs::progress bar("writing", static_cast<u64>(bytes_of(tensors)));
-      write_file(output, tensors, seed, pool, bar);
+    const auto tensors = qwen3_5::tensors(shape);
+    const bool folder = std::filesystem::path(output).extension() != ".safetensors";
+    fp8wire::atomic_output made = programs::claim_output(output, folder, force, bytes_of(tensors));
+    if (folder) {
+      write_folder(made.path(), shape, shards, seed, pool);
     } else {
-      write_folder(path, shape, shards, seed, pool);
+      programs::progress bar("writing", static_cast<u64>(bytes_of(tensors)));
+      write_file(made.path(), tensors, seed, pool, bar);
     }
+    must(made.commit());
     return programs::done;
   });
 }

@@ -80,7 +80,8 @@ inline std::vector<fp8wire::tensor_spec> tensors(const shape& s) {
       add(at + "mlp.experts.gate_up_proj", {s.experts, 2 * s.expert_intermediate(), h});
       add(at + "mlp.experts.down_proj", {s.experts, h, s.expert_intermediate()});
     } else {
-      for (i64 expert = 0; expert < s.experts; ++expert) mlp(fmt::format("{}mlp.experts.{}.", at, expert), s.expert_intermediate());
+      for (i64 expert = 0; expert < s.experts; ++expert)
+        mlp(fmt::format("{}mlp.experts.{}.", at, expert), s.expert_intermediate());
     }
     mlp(at + "mlp.shared_expert.", s.shared_intermediate());
     add(at + "mlp.shared_expert_gate.weight", {1, h});
@@ -120,7 +121,8 @@ inline std::vector<fp8wire::tensor_spec> tensors(const shape& s) {
 inline std::string config(const shape& s) {
   std::string kinds;
   for (i64 layer = 0; layer < s.layers; ++layer)
-    kinds += fmt::format("{}\"{}\"", layer == 0 ? "" : ", ", s.full_attention(layer) ? "full_attention" : "linear_attention");
+    kinds += fmt::format("{}\"{}\"", layer == 0 ? "" : ", ",
+                         s.full_attention(layer) ? "full_attention" : "linear_attention");
   return fmt::format(R"({{
   "architectures": ["Qwen3_5MoeForConditionalGeneration"],
   "model_type": "qwen3_5_moe",
@@ -146,9 +148,10 @@ inline std::string config(const shape& s) {
 )",
                      fmt::arg("hidden", s.hidden), fmt::arg("layers", s.layers), fmt::arg("vocabulary", s.vocabulary),
                      fmt::arg("head", s.head_dim()), fmt::arg("heads", s.heads()), fmt::arg("kv", s.kv_heads()),
-                     fmt::arg("kinds", kinds), fmt::arg("dense", s.dense_intermediate()), fmt::arg("experts", s.experts),
-                     fmt::arg("expert", s.expert_intermediate()), fmt::arg("shared", s.shared_intermediate()),
-                     fmt::arg("depth", s.vision_layers), fmt::arg("vision", s.vision_hidden()), fmt::arg("wide", 4 * s.vision_hidden()));
+                     fmt::arg("kinds", kinds), fmt::arg("dense", s.dense_intermediate()),
+                     fmt::arg("experts", s.experts), fmt::arg("expert", s.expert_intermediate()),
+                     fmt::arg("shared", s.shared_intermediate()), fmt::arg("depth", s.vision_layers),
+                     fmt::arg("vision", s.vision_hidden()), fmt::arg("wide", 4 * s.vision_hidden()));
 }
 
 /// A number that depends on its place alone, so that threads and machines agree (splitmix64 finalizer).
@@ -178,7 +181,8 @@ inline void fill(const fp8wire::tensor_spec& spec, u64 seed, void* out) {
   i64 count = 1;
   for (const i64 extent : spec.shape) count *= extent;
   // Pruned corners: the second 128 rows of the first 128 columns hold nothing.
-  const bool pruned = name.ends_with("down_proj.weight") || name.ends_with("down_proj") || name.ends_with("out_proj.weight");
+  const bool pruned =
+      name.ends_with("down_proj.weight") || name.ends_with("down_proj") || name.ends_with("out_proj.weight");
   for (i64 i = 0; i < count; ++i) {
     const i64 row = i / cols % rows, col = i % cols;
     float value = heavy_tailed(scatter(stream + static_cast<u64>(i))) * (norm ? 0.0625f : 0.015625f);

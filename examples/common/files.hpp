@@ -60,7 +60,9 @@ inline weights aligned_weights(fp8wire::dtype type, std::span<const std::byte> b
 }
 
 inline constexpr std::size_t piece_bytes = std::size_t{4} << 20;
-inline fp8wire::i64 pieces_of(std::size_t bytes) noexcept { return static_cast<fp8wire::i64>((bytes + piece_bytes - 1) / piece_bytes); }
+inline fp8wire::i64 pieces_of(std::size_t bytes) noexcept {
+  return static_cast<fp8wire::i64>((bytes + piece_bytes - 1) / piece_bytes);
+}
 
 /// Copies between ranges of the same size.
 inline void copy_bytes(std::span<const std::byte> from, std::span<std::byte> to, workers& threads) {

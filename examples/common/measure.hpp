@@ -47,7 +47,8 @@ struct pair_bytes {
 
   /// Any alignment: files promise none.
   float scale(fp8wire::i64 index) const {
-    if (scale_type == fp8wire::dtype::f8_e8m0) return fp8wire::to_float(fp8wire::e8m0{static_cast<const fp8wire::u8*>(scales)[index]});
+    if (scale_type == fp8wire::dtype::f8_e8m0)
+      return fp8wire::to_float(fp8wire::e8m0{static_cast<const fp8wire::u8*>(scales)[index]});
     if (scale_type == fp8wire::dtype::bf16) {
       fp8wire::bf16 value;
       std::memcpy(&value, static_cast<const char*>(scales) + index * 2, 2);
@@ -62,7 +63,8 @@ struct pair_bytes {
 /// Calls at(batch, block_row, block_col, deviation of that block), in order within a row of blocks; rows run on the workers.
 template <class At> void measure_blocks(const weights& in, const pair_bytes& pair, workers& threads, const At& at) {
   const fp8wire::i64 rows = in.extents.rows, cols = in.extents.cols;
-  const fp8wire::i64 height = fp8wire::detail::block_extent(pair.block_rows, rows), width = fp8wire::detail::block_extent(pair.block_cols, cols);
+  const fp8wire::i64 height = fp8wire::detail::block_extent(pair.block_rows, rows),
+                     width = fp8wire::detail::block_extent(pair.block_cols, cols);
   const fp8wire::i64 block_rows = fp8wire::ceil_div(rows, height), block_cols = fp8wire::ceil_div(cols, width);
   if (cols == 0) return;
   float top = 0, next = 0;  // the two largest magnitudes of the format
@@ -92,7 +94,8 @@ template <class At> void measure_blocks(const weights& in, const pair_bytes& pai
             continue;
           }
           if (!fp8wire::f32::is_finite(fp8wire::bits_of(value))) continue;
-          const double exact = static_cast<double>(weight), error = exact - static_cast<double>(value), size = std::fabs(error);
+          const double exact = static_cast<double>(weight), error = exact - static_cast<double>(value),
+                       size = std::fabs(error);
           ++sum.elements;
           if (std::fabs(exact) > beyond) ++sum.saturated;
           if (size > sum.largest) sum.largest = size;
@@ -115,7 +118,8 @@ template <class At> void measure_blocks(const weights& in, const pair_bytes& pai
 
 /// The whole tensor. The sum is made in one order whatever the number of threads, so that reports are the same.
 inline deviation measure(const weights& in, const pair_bytes& pair, workers& threads) {
-  const fp8wire::i64 block_rows = fp8wire::ceil_div(in.extents.rows, fp8wire::detail::block_extent(pair.block_rows, in.extents.rows));
+  const fp8wire::i64 block_rows =
+      fp8wire::ceil_div(in.extents.rows, fp8wire::detail::block_extent(pair.block_rows, in.extents.rows));
   std::vector<deviation> rows(static_cast<std::size_t>(in.extents.batch * block_rows));
   measure_blocks(in, pair, threads, [&](fp8wire::i64 batch, fp8wire::i64 row, fp8wire::i64, const deviation& block) {
     rows[static_cast<std::size_t>(batch * block_rows + row)].add(block);

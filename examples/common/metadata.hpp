@@ -13,14 +13,13 @@ namespace programs {
 
 /// Keeps the input's entries and adds what made the bytes.
 inline fp8wire::safetensors_metadata add_metadata(fp8wire::safetensors_metadata metadata, const format& how) {
-  const std::pair<std::string, std::string> ours[] = {
-      {"fp8wire.recipe", std::string(how.preset->name)},
-      {"fp8wire.scale", std::string(how.preset->scale)},
-      {"fp8wire.amax_floor", shortest(how.amax_floor)},
-      {"fp8wire.grid_id", fmt::format("0x{:016x}", how.grid_id())},
-      {"fp8wire.naming", std::string(chosen_naming.id)},
-      {"fp8wire.layout", "canonical"},
-      {"fp8wire.version", std::string(fp8wire::version_string)}};
+  const std::pair<std::string, std::string> ours[] = {{"fp8wire.recipe", std::string(how.preset->name)},
+                                                      {"fp8wire.scale", std::string(how.preset->scale)},
+                                                      {"fp8wire.amax_floor", shortest(how.amax_floor)},
+                                                      {"fp8wire.grid_id", fmt::format("0x{:016x}", how.grid_id())},
+                                                      {"fp8wire.naming", std::string(chosen_naming.id)},
+                                                      {"fp8wire.layout", "canonical"},
+                                                      {"fp8wire.version", std::string(fp8wire::version_string)}};
   for (const auto& entry : ours) {
     std::erase_if(metadata, [&](const auto& old) { return old.first == entry.first; });
     metadata.push_back(entry);

@@ -22,22 +22,39 @@ namespace programs {
 
 /// As they stand on the command line.
 struct format_options {
-  std::string recipe = "vllm-block", amax_floor, scale, block, element, naming, layout = "canonical", model = "auto", nonfinite = "refuse";
+  std::string recipe = "vllm-block", amax_floor, scale, block, element, naming, layout = "canonical", model = "auto",
+              nonfinite = "refuse";
   std::vector<std::string> only, keep;
   bool via_bf16 = false;
 };
 
 inline void add_format_options(CLI::App& app, format_options& options) {
-  app.add_option("--recipe", options.recipe, "Preset that decides the bytes (fp8-convert --list)")->type_name("NAME")->capture_default_str();
-  app.add_option("--amax-floor", options.amax_floor, "Smallest amax of a block, finite and >= 0 (default: the preset's)")->type_name("X");
+  app.add_option("--recipe", options.recipe, "Preset that decides the bytes (fp8-convert --list)")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--amax-floor", options.amax_floor,
+                 "Smallest amax of a block, finite and >= 0 (default: the preset's)")
+      ->type_name("X");
   app.add_option("--scale", options.scale, "fp32, pow2 or e8m0, where the preset leaves a choice")->type_name("S");
-  app.add_option("--block", options.block, "RxC, where the preset leaves a choice (128x128, 1x128, 1x32, row, tensor)")->type_name("RxC");
+  app.add_option("--block", options.block, "RxC, where the preset leaves a choice (128x128, 1x128, 1x32, row, tensor)")
+      ->type_name("RxC");
   app.add_option("--element", options.element, "e4m3 or e5m2, where the preset leaves a choice")->type_name("E");
-  app.add_option("--naming", options.naming, "Names of the scales: vllm, sglang, nemo, skyrl, modelopt, compressed-tensors (default: the preset's)")->type_name("N");
-  app.add_option("--model", options.model, "Family whose rules say which tensors become FP8")->type_name("M")->capture_default_str();
-  app.add_option("--only", options.only, "Quantize only tensors that match; repeatable")->type_name("GLOB")->allow_extra_args(false);
-  app.add_option("--keep", options.keep, "Leave tensors that match in their own dtype; repeatable")->type_name("GLOB")->allow_extra_args(false);
-  app.add_option("--nonfinite", options.nonfinite, "NaN and Inf in a weight: refuse, or tool (the preset's own rule decides)")->type_name("refuse|tool")->capture_default_str();
+  app.add_option("--naming", options.naming,
+                 "Names of the scales: vllm, sglang, nemo, skyrl, modelopt, compressed-tensors (default: the preset's)")
+      ->type_name("N");
+  app.add_option("--model", options.model, "Family whose rules say which tensors become FP8")
+      ->type_name("M")
+      ->capture_default_str();
+  app.add_option("--only", options.only, "Quantize only tensors that match; repeatable")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
+  app.add_option("--keep", options.keep, "Leave tensors that match in their own dtype; repeatable")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
+  app.add_option("--nonfinite", options.nonfinite,
+                 "NaN and Inf in a weight: refuse, or tool (the preset's own rule decides)")
+      ->type_name("refuse|tool")
+      ->capture_default_str();
   app.add_flag("--via-bf16", options.via_bf16, "Round FP32 weights to BF16 first, as trainers that export BF16 do");
 }
 
@@ -67,15 +84,16 @@ inline format resolve(const format_options& options) {
   std::vector<std::string> names, choices;
   for (const quantizer& row : quantizers()) {
     if (names.empty() || names.back() != row.name) names.emplace_back(row.name);
-    if (row.name == options.recipe) choices.push_back(fmt::format("{} {} {}", row.scale, row.element.substr(0, row.element.find('/')), row.block));
+    if (row.name == options.recipe)
+      choices.push_back(fmt::format("{} {} {}", row.scale, row.element.substr(0, row.element.find('/')), row.block));
   }
   if (choices.empty()) misuse("--recipe {}: no such preset; there are: {}", options.recipe, fmt::join(names, ", "));
   format chosen;
   chosen.preset = find_quantizer(options.recipe, options.scale, options.element, options.block);
   if (chosen.preset == nullptr)
-    misuse("{} leaves no choice{}{}{}{}{}{}; there are (scale element block): {}", options.recipe, options.scale.empty() ? "" : " --scale ",
-           options.scale, options.element.empty() ? "" : " --element ", options.element, options.block.empty() ? "" : " --block ",
-           options.block, fmt::join(choices, ", "));
+    misuse("{} leaves no choice{}{}{}{}{}{}; there are (scale element block): {}", options.recipe,
+           options.scale.empty() ? "" : " --scale ", options.scale, options.element.empty() ? "" : " --element ",
+           options.element, options.block.empty() ? "" : " --block ", options.block, fmt::join(choices, ", "));
   const quantizer& preset = *chosen.preset;
   const std::string_view naming = options.naming.empty() ? preset.naming : std::string_view(options.naming);
   const fp8wire::naming* known = fp8wire::namings::find(naming);
@@ -88,7 +106,8 @@ inline format resolve(const format_options& options) {
   if (options.layout != "canonical") misuse("--layout {}: not available yet; there is: canonical", options.layout);
   chosen.amax_floor = options.amax_floor.empty() ? preset.amax_floor : parse_floor(options.amax_floor);
   chosen.via_bf16 = options.via_bf16 || preset.always_via_bf16;
-  if (options.nonfinite != "refuse" && options.nonfinite != "tool") misuse("--nonfinite {}: refuse or tool", options.nonfinite);
+  if (options.nonfinite != "refuse" && options.nonfinite != "tool")
+    misuse("--nonfinite {}: refuse or tool", options.nonfinite);
   chosen.refuse_nonfinite = options.nonfinite == "refuse";
   return chosen;
 }

@@ -31,10 +31,12 @@ struct failure : std::runtime_error {
   failure(exit_code with, const std::string& message) : std::runtime_error(message), code(with) {}
   exit_code code;
 };
-template <class... Arguments> [[noreturn]] void refuse(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+template <class... Arguments> [[noreturn]] void refuse(fmt::format_string<Arguments...> text,
+                                                       Arguments&&... arguments) {
   throw failure(refused, fmt::format(text, std::forward<Arguments>(arguments)...));
 }
-template <class... Arguments> [[noreturn]] void misuse(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+template <class... Arguments> [[noreturn]] void misuse(fmt::format_string<Arguments...> text,
+                                                       Arguments&&... arguments) {
   throw failure(wrong_usage, fmt::format(text, std::forward<Arguments>(arguments)...));
 }
 

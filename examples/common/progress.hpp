@@ -19,7 +19,8 @@ namespace programs {
 /// Threads: one at a time.
 class progress {
  public:
-  progress(std::string label, fp8wire::u64 total_bytes) : label_(std::move(label)), total_((std::max)(total_bytes, fp8wire::u64{1})) {}
+  progress(std::string label, fp8wire::u64 total_bytes)
+      : label_(std::move(label)), total_((std::max)(total_bytes, fp8wire::u64{1})) {}
   progress(const progress&) = delete;
   progress& operator=(const progress&) = delete;
   ~progress() {
@@ -35,8 +36,8 @@ class progress {
     const double seconds = std::chrono::duration<double>(now - start_).count();
     const double part = (std::min)(1.0, static_cast<double>(done_) / static_cast<double>(total_));
     const auto filled = static_cast<std::size_t>(part * width);
-    fmt::print(stderr, "\r\033[K{} [{:=<{}}{: <{}}] {:3.0f} % {:.2f} GB/s", label_, "", filled, "", width - filled, part * 100,
-               static_cast<double>(done_) / seconds / 1e9);
+    fmt::print(stderr, "\r\033[K{} [{:=<{}}{: <{}}] {:3.0f} % {:.2f} GB/s", label_, "", filled, "", width - filled,
+               part * 100, static_cast<double>(done_) / seconds / 1e9);
     std::fflush(stderr);
   }
 

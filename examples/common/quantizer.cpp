@@ -20,11 +20,13 @@ std::span<const quantizer> quantizers() {
   return table;
 }
 
-const quantizer* find_quantizer(std::string_view name, std::string_view scale, std::string_view element, std::string_view block) {
+const quantizer* find_quantizer(std::string_view name, std::string_view scale, std::string_view element,
+                                std::string_view block) {
   const quantizer* found = nullptr;
   fp8wire::presets::visit({name, scale, element, block}, [&]<class Preset>() {
     for (const quantizer& row : quantizers())
-      if (found == nullptr && row.name == Preset::name && row.scale == Preset::scale && row.element == Preset::recipe::element::id &&
+      if (found == nullptr && row.name == Preset::name && row.scale == Preset::scale &&
+          row.element == Preset::recipe::element::id &&
           row.block == fp8wire::block_name<typename Preset::recipe::block>())
         found = &row;
   });

@@ -42,16 +42,17 @@ inline fp8wire::naming chosen_naming = fp8wire::namings::vllm;
 struct quantizer {
   std::string_view name, scale, naming, source, element, block;
   bool modelled = false, microscaling = false;
-  bool always_via_bf16 = false;         // the preset does so unasked
-  bool pads_edges = false;              // with an element of the matrix
-  float amax_floor = 0;                 // the preset's own
-  int block_rows = 0, block_cols = 0;   // fp8wire::whole: the matrix's extent
-  fp8wire::dtype codes, stored;         // stored: f32, bf16, or f8_e8m0 however a naming labels it
-  const float* values;                  // of the 256 codes
+  bool always_via_bf16 = false;  // the preset does so unasked
+  bool pads_edges = false;  // with an element of the matrix
+  float amax_floor = 0;  // the preset's own
+  int block_rows = 0, block_cols = 0;  // fp8wire::whole: the matrix's extent
+  fp8wire::dtype codes, stored;  // stored: f32, bf16, or f8_e8m0 however a naming labels it
+  const float* values;  // of the 256 codes
 
   fp8wire::u64 (*grid_id)(float amax_floor, bool via_bf16);
   /// Codes and scales of a weight in canonical layout under the chosen naming, or why there are none.
-  fp8wire::result<std::vector<fp8wire::tensor_spec>> (*tensors)(std::string_view weight, const std::vector<fp8wire::i64>& shape);
+  fp8wire::result<std::vector<fp8wire::tensor_spec>> (*tensors)(std::string_view weight,
+                                                                const std::vector<fp8wire::i64>& shape);
   /// Dense, canonical; block rows are spread over the workers. Returns whether all weights are finite.
   bool (*quantize)(const weights&, void* codes, void* scales, float amax_floor, bool via_bf16, workers&);
   /// Against the scalar reference, on the calling thread.

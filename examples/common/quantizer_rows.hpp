@@ -43,7 +43,8 @@ template <class Recipe> struct row_of {
 
   static constexpr std::array<float, 256> values = [] {
     std::array<float, 256> table{};
-    for (std::size_t code = 0; code < 256; ++code) table[code] = Recipe::element::decode(static_cast<fp8wire::u8>(code));
+    for (std::size_t code = 0; code < 256; ++code)
+      table[code] = Recipe::element::decode(static_cast<fp8wire::u8>(code));
     return table;
   }();
 
@@ -58,10 +59,13 @@ template <class Recipe> struct row_of {
   static fp8wire::u64 grid_id(float amax_floor, bool via_bf16) {
     return via_bf16 ? fp8wire::grid_id<via>(amax_floor) : fp8wire::grid_id<Recipe>(amax_floor);
   }
-  static bool quantize(const weights& weight, void* codes, void* scales, float amax_floor, bool via_bf16, workers& threads) {
-    if (via_bf16 && weight.type == fp8wire::dtype::f32) return quantize_rounded(weight, codes, scales, amax_floor, threads);
+  static bool quantize(const weights& weight, void* codes, void* scales, float amax_floor, bool via_bf16,
+                       workers& threads) {
+    if (via_bf16 && weight.type == fp8wire::dtype::f32)
+      return quantize_rounded(weight, codes, scales, amax_floor, threads);
     return with_view(weight, [&]<class In>(fp8wire::matrix_view<const In> in) {
-      const fp8wire::pair_view<Recipe> out{codes_of(static_cast<fp8wire::u8*>(codes), in), scales_of(static_cast<stored*>(scales), in)};
+      const fp8wire::pair_view<Recipe> out{codes_of(static_cast<fp8wire::u8*>(codes), in),
+                                           scales_of(static_cast<stored*>(scales), in)};
       return fp8wire::quantize<Recipe, In>(in, out, amax_floor, threads).finite();
     });
   }
@@ -81,7 +85,8 @@ template <class Recipe> struct row_of {
     quantize({fp8wire::dtype::bf16, rounded.data(), weight.extents}, codes, scales, amax_floor, false, threads);
     return finite;  // of the weights themselves: the largest ones round to Inf
   }
-  static fp8wire::mismatch verify(const weights& weight, const void* codes, const void* scales, float amax_floor, bool via_bf16) {
+  static fp8wire::mismatch verify(const weights& weight, const void* codes, const void* scales, float amax_floor,
+                                  bool via_bf16) {
     return with_view(weight, [&]<class In>(fp8wire::matrix_view<const In> in) {
       const auto code_view = codes_of(static_cast<const fp8wire::u8*>(codes), in);
       const auto scale_view = scales_of(static_cast<const stored*>(scales), in);
@@ -90,7 +95,8 @@ template <class Recipe> struct row_of {
       return fp8wire::verify<Recipe, In>(in, {code_view, scale_view}, amax_floor);
     });
   }
-  static fp8wire::result<std::vector<fp8wire::tensor_spec>> tensors(std::string_view weight, const std::vector<fp8wire::i64>& shape) {
+  static fp8wire::result<std::vector<fp8wire::tensor_spec>> tensors(std::string_view weight,
+                                                                    const std::vector<fp8wire::i64>& shape) {
     return fp8wire::wire_format<Recipe, chosen_naming>::tensors(weight, shape);
   }
   static block_outcome block_of(fp8wire::dtype input, float amax, float amax_floor) {

@@ -39,9 +39,12 @@ struct selection {
   std::vector<std::string> only, keep;
 
   decision decide(const fp8wire::tensor_spec& tensor) const {
-    if (!is_weight_dtype(tensor.dtype)) return {action::copied, fmt::format("{} is not quantized", name_of(tensor.dtype))};
-    if (tensor.shape.size() != 2 && tensor.shape.size() != 3) return {action::copied, fmt::format("rank {}", tensor.shape.size())};
-    if (const std::string* pattern = first_match(keep, tensor.name)) return {action::kept, fmt::format("--keep '{}'", *pattern)};
+    if (!is_weight_dtype(tensor.dtype))
+      return {action::copied, fmt::format("{} is not quantized", name_of(tensor.dtype))};
+    if (tensor.shape.size() != 2 && tensor.shape.size() != 3)
+      return {action::copied, fmt::format("rank {}", tensor.shape.size())};
+    if (const std::string* pattern = first_match(keep, tensor.name))
+      return {action::kept, fmt::format("--keep '{}'", *pattern)};
     if (!tensor.name.ends_with(".weight")) return {action::kept, "all-2d: not named *.weight"};
     for (const char* word : {"embed", "lm_head", "norm", "router", ".gate.weight"})
       if (tensor.name.find(word) != std::string::npos) return {action::kept, fmt::format("all-2d: {}", word)};

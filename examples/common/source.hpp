@@ -44,7 +44,13 @@ class source {
       for (const auto& [key, value] : header.metadata) metadata_[key] = value;
       for (const auto& entry : header.tensors) {
         const fp8wire::i64 at = header.data_begin + entry.begin;
-        const bool fresh = tensors_.emplace(entry.name, tensor{entry, bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(entry.end - entry.begin)), files_.size() - 1, at}).second;
+        const bool fresh =
+            tensors_
+                .emplace(entry.name, tensor{entry,
+                                            bytes.subspan(static_cast<std::size_t>(at),
+                                                          static_cast<std::size_t>(entry.end - entry.begin)),
+                                            files_.size() - 1, at})
+                .second;
         if (!fresh) refuse("{}: stands in two files of {}", entry.name, path);
       }
     }

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where a program writes: beside the target, which appears whole when everything is done.
+/// Where a program writes: outputs that appear whole or not at all, reports among them.
 #ifndef FP8WIRE_EXAMPLES_TARGET_HPP
 #define FP8WIRE_EXAMPLES_TARGET_HPP
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
+
+#include <fp8wire/io/atomic_output.hpp>
+#include <fp8wire/io/output_checks.hpp>
 
 #include "program.hpp"
 
@@ -16,35 +22,45 @@ inline void write_text(const std::filesystem::path& path, std::string_view text)
   if (!file.flush()) refuse("{}: cannot be written: {}", path.string(), std::strerror(errno));
 }
 
-class target {
+/// Claims the place beside OUTPUT, with room for so many bytes, before any work.
+inline fp8wire::atomic_output claim_output(const std::string& name, bool folder, bool force, fp8wire::i64 bytes) {
+  const auto what = force ? fp8wire::existing::replace : fp8wire::existing::refuse;
+  auto claimed = folder ? fp8wire::atomic_output::folder(name, what) : fp8wire::atomic_output::file(name, what);
+  if (!claimed && claimed.error().code == fp8wire::errc::unexpected && !force)
+    refuse("{}; --force replaces it", claimed.error().message());
+  must(claimed.error());
+  const std::string parent = std::filesystem::path(claimed->target()).parent_path().string();
+  must(fp8wire::check_free_space(parent.empty() ? "." : parent, bytes));
+  return std::move(claimed).value();
+}
+
+/// A report for an option's FILE: complete on the disk at once, under its name with commit().
+class report_file {
  public:
-  target(const std::string& path, bool folder, bool force, fp8wire::i64) : path_(path) {
-    if (!force && std::filesystem::exists(path)) refuse("{}: exists; --force replaces it", path);
-    const std::filesystem::path full = path;
-    temporary_ = (full.parent_path() / fmt::format(".{}.tmp-{}", full.filename().string(), getpid())).string();
-    if (folder) std::filesystem::create_directory(temporary_);
+  report_file() = default;
+  report_file(const std::string& path, std::string_view text) {
+    if (path.empty()) return;
+    std::error_code unknown;
+    const auto kind = std::filesystem::status(path, unknown).type();
+    if (path == "-") {
+      later_ = text;
+    } else if (kind != std::filesystem::file_type::regular && std::filesystem::exists(path, unknown)) {
+      write_text(path, text);  // a device or a pipe has no place beside it
+    } else {
+      file_ = must(fp8wire::atomic_output::file(path, fp8wire::existing::replace));
+      write_text(file_.path(), text);
+    }
   }
-  ~target() {
-    std::error_code ignored;
-    std::filesystem::remove_all(temporary_, ignored);
-  }
-  const std::string& path() const { return temporary_; }
+  /// Standard output gets its report here too, since what was printed cannot be taken back.
   void commit() {
-    std::filesystem::remove_all(path_);
-    std::filesystem::rename(temporary_, path_);
+    if (!file_.path().empty()) must(file_.commit());
+    print(later_);
   }
 
  private:
-  std::string path_, temporary_;
+  fp8wire::atomic_output file_;
+  std::string later_;
 };
-
-/// A report to a file, which appears whole, or to standard output.
-inline void write_report(const std::string& path, std::string_view text) {
-  if (path == "-") return print(text);
-  target file(path, false, true, 0);
-  write_text(file.path(), text);
-  file.commit();
-}
 
 }  // namespace programs
 #endif

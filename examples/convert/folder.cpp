@@ -14,29 +14,25 @@ namespace fs = std::filesystem;
 using fp8wire::i64;
 using fp8wire::u64;
 
-bool inside(const fs::path& inner, const fs::path& outer) {
-  const auto [end, rest] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
-  static_cast<void>(rest);
-  return end == outer.end();
-}
-
 /// Neither may lie in the other: the output would become part of the input, or the input be deleted with the old output.
 void expect_apart(const std::string& input, const std::string& output) {
-  const fs::path in = fs::weakly_canonical(input), out = fs::weakly_canonical(fs::absolute(output));
-  if (in == out) misuse("OUTPUT is INPUT: {}", output);
-  if (fs::is_directory(in) && inside(out, in)) misuse("OUTPUT {} lies inside INPUT {}", output, input);
-  if (inside(in, out)) misuse("INPUT {} lies inside OUTPUT {}", input, output);
+  const bool within = fp8wire::lies_within(output, input), around = fp8wire::lies_within(input, output);
+  if (within && around) misuse("OUTPUT is INPUT: {}", output);
+  if (within) misuse("OUTPUT {} lies inside INPUT {}", output, input);
+  if (around) misuse("INPUT {} lies inside OUTPUT {}", input, output);
 }
 
 [[noreturn]] void refuse_pickle(const std::string& file) {
-  refuse("{}: a pickle, which can run code when it is read; convert it to safetensors first (with transformers: "
-         "model.save_pretrained(FOLDER), safe_serialization on)",
-         file);
+  refuse(
+      "{}: a pickle, which can run code when it is read; convert it to safetensors first (with transformers: "
+      "model.save_pretrained(FOLDER), safe_serialization on)",
+      file);
 }
 
 bool is_pickle(const fs::path& file) {
   const std::string extension = file.extension().string();
-  return extension == ".bin" || extension == ".pt" || extension == ".pth" || extension == ".ckpt" || extension == ".pkl";
+  return extension == ".bin" || extension == ".pt" || extension == ".pth" || extension == ".ckpt" ||
+         extension == ".pkl";
 }
 
 }  // namespace
@@ -54,7 +50,8 @@ i64 conversion_plan::out_bytes() const {
   return total;
 }
 
-conversion_plan plan_conversion(const std::string& input, const std::string& output, const format_options& options, const format& how) {
+conversion_plan plan_conversion(const std::string& input, const std::string& output, const format_options& options,
+                                const format& how) {
   conversion_plan plan;
   plan.input = input;
   if (!fs::exists(input)) refuse("{}: no such file or folder", input);
@@ -81,12 +78,15 @@ conversion_plan plan_conversion(const std::string& input, const std::string& out
       if (is_pickle(file)) refuse_pickle((fs::path(input) / file).string());
     refuse("{}: no *.safetensors file in it", input);
   }
-  for (const std::string& shard : shards) plan.shards.push_back(plan_shard((fs::path(input) / shard).string(), shard, plan.select, how));
+  for (const std::string& shard : shards)
+    plan.shards.push_back(plan_shard((fs::path(input) / shard).string(), shard, plan.select, how));
   return plan;
 }
 
 void run_conversion(conversion_plan& plan, const std::string& path, const conversion& how, bool verify) {
-  const auto place = [&](const shard_plan& shard) { return plan.folder ? (fs::path(path) / shard.name).string() : path; };
+  const auto place = [&](const shard_plan& shard) {
+    return plan.folder ? (fs::path(path) / shard.name).string() : path;
+  };
   {
     progress bar("converting", static_cast<u64>(plan.in_bytes()));
     for (shard_plan& shard : plan.shards) write_shard(shard, place(shard), how, bar);
@@ -102,12 +102,15 @@ void run_conversion(conversion_plan& plan, const std::string& path, const conver
   }
 }
 
-std::string closing_line(const conversion_plan& plan, const format& how, const std::string& output, bool verified, double seconds) {
+std::string closing_line(const conversion_plan& plan, const format& how, const std::string& output, bool verified,
+                         double seconds) {
   i64 quantized = 0;
   for (const shard_plan& shard : plan.shards)
-    quantized += std::count_if(shard.tensors.begin(), shard.tensors.end(), [](const tensor_plan& one) { return one.choice.what == action::quantized; });
-  return fmt::format("{}: {} tensors in FP8 ({}), {} -> {} in {:.1f} s{}", output, quantized, how.preset->name, size_text(plan.in_bytes()),
-                     size_text(plan.out_bytes()), seconds, verified ? ", every byte verified" : "");
+    quantized += std::count_if(shard.tensors.begin(), shard.tensors.end(),
+                               [](const tensor_plan& one) { return one.choice.what == action::quantized; });
+  return fmt::format("{}: {} tensors in FP8 ({}), {} -> {} in {:.1f} s{}", output, quantized, how.preset->name,
+                     size_text(plan.in_bytes()), size_text(plan.out_bytes()), seconds,
+                     verified ? ", every byte verified" : "");
 }
 
 }  // namespace programs

@@ -18,20 +18,22 @@ struct conversion_plan {
   selection select;
   std::vector<shard_plan> shards;
   std::vector<std::string> other_files;  // relative to the folder
-  fp8wire::json::value config;           // of the output; null for a single file
+  fp8wire::json::value config;  // of the output; null for a single file
 
   fp8wire::i64 in_bytes() const;
   fp8wire::i64 out_bytes() const;
 };
 
 /// Refuses what cannot be converted, with a hint where there is one.
-conversion_plan plan_conversion(const std::string& input, const std::string& output, const format_options& options, const format& how);
+conversion_plan plan_conversion(const std::string& input, const std::string& output, const format_options& options,
+                                const format& how);
 
 /// Makes the output at `path`: a file that does not exist, or an empty folder.
 void run_conversion(conversion_plan& plan, const std::string& path, const conversion& how, bool verify);
 
 /// What was done and how to serve it, in one line.
-std::string closing_line(const conversion_plan& plan, const format& how, const std::string& output, bool verified, double seconds);
+std::string closing_line(const conversion_plan& plan, const format& how, const std::string& output, bool verified,
+                         double seconds);
 
 }  // namespace programs
 #endif

@@ -32,9 +32,11 @@ std::span<std::byte> part(std::span<std::byte> file, i64 at, i64 bytes) {
   if (in.type == fp8wire::dtype::bf16) look(static_cast<const fp8wire::bf16*>(in.data));
   else if (in.type == fp8wire::dtype::f16) look(static_cast<const fp8wire::fp16*>(in.data));
   else look(static_cast<const float*>(in.data));
-  refuse("{}: NaN or Inf, the first at element {} (row {}, column {}), {} of {} in all; --nonfinite tool lets the preset's own rule "
-         "decide, --keep leaves the tensor as it is",
-         tensor.in.name, first, first / in.extents.cols, first % in.extents.cols, count, size);
+  refuse(
+      "{}: NaN or Inf, the first at element {} (row {}, column {}), {} of {} in all; --nonfinite tool lets the "
+      "preset's own rule "
+      "decide, --keep leaves the tensor as it is",
+      tensor.in.name, first, first / in.extents.cols, first % in.extents.cols, count, size);
 }
 
 }  // namespace
@@ -89,7 +91,8 @@ void write_shard(shard_plan& shard, const std::string& path, const conversion& h
   std::vector<u64> aligned;
   for (std::size_t i = 0; i < shard.tensors.size(); ++i) {
     tensor_plan& tensor = shard.tensors[i];
-    if (i + 1 < shard.tensors.size()) read_ahead(part(input.bytes(), shard.tensors[i + 1].in_at, shard.tensors[i + 1].in_bytes));
+    if (i + 1 < shard.tensors.size())
+      read_ahead(part(input.bytes(), shard.tensors[i + 1].in_at, shard.tensors[i + 1].in_bytes));
     const auto from = part(input.bytes(), tensor.in_at, tensor.in_bytes);
     const auto to = part(output.bytes(), tensor.out_at, tensor.out_bytes);
     if (tensor.choice.what != action::quantized) {
@@ -107,11 +110,13 @@ void write_shard(shard_plan& shard, const std::string& path, const conversion& h
     }
     const auto scales = part(output.bytes(), tensor.scales_at, tensor.scales_bytes);
     const weights in = aligned_weights(tensor.in.dtype, from, tensor.extents, aligned);
-    const bool finite = preset.quantize(in, to.data(), scales.data(), how.how.amax_floor, how.how.via_bf16, *how.threads);
+    const bool finite =
+        preset.quantize(in, to.data(), scales.data(), how.how.amax_floor, how.how.via_bf16, *how.threads);
     if (!finite && how.how.refuse_nonfinite) refuse_nonfinite(tensor, in);
     if (how.measure)
-      tensor.measured = measure(in, {reinterpret_cast<const fp8wire::u8*>(to.data()), scales.data(), preset.stored, preset.block_rows,
-                                     preset.block_cols, preset.values},
+      tensor.measured = measure(in,
+                                {reinterpret_cast<const fp8wire::u8*>(to.data()), scales.data(), preset.stored,
+                                 preset.block_rows, preset.block_cols, preset.values},
                                 *how.threads);
     behind.start(tensor.out_at, tensor.out_bytes);
     input.drop(tensor.in_at, tensor.in_bytes);
@@ -138,8 +143,10 @@ void verify_shard(const shard_plan& shard, const std::string& path, const conver
     if (tensor.choice.what == action::quantized) {
       for (i64 batch = 0; batch < tensor.extents.batch; ++batch) jobs.push_back({&tensor, batch});
     } else {
-      if (!same_bytes(part(input.bytes(), tensor.in_at, tensor.in_bytes), part(output.bytes(), tensor.out_at, tensor.out_bytes), *how.threads))
-        refuse("{}: --verify: {} in {} is not the copy it should be", tensor.in.name, name_of(tensor.in.dtype), shard.name);
+      if (!same_bytes(part(input.bytes(), tensor.in_at, tensor.in_bytes),
+                      part(output.bytes(), tensor.out_at, tensor.out_bytes), *how.threads))
+        refuse("{}: --verify: {} in {} is not the copy it should be", tensor.in.name, name_of(tensor.in.dtype),
+               shard.name);
       input.drop(tensor.in_at, tensor.in_bytes);
       output.drop(tensor.out_at, tensor.out_bytes);
       bar.add(static_cast<u64>(tensor.in_bytes));
@@ -154,9 +161,9 @@ void verify_shard(const shard_plan& shard, const std::string& path, const conver
     const auto from = part(input.bytes(), tensor->in_at + batch * bytes, bytes);
     const i64 codes_at = tensor->out_at + batch * (tensor->out_bytes / batches);
     const i64 scales_at = tensor->scales_at + batch * (tensor->scales_bytes / batches);
-    const fp8wire::mismatch wrong =
-        preset.verify(aligned_weights(tensor->in.dtype, from, extents, aligned), part(output.bytes(), codes_at, 0).data(), part(output.bytes(), scales_at, 0).data(),
-                      how.how.amax_floor, how.how.via_bf16);
+    const fp8wire::mismatch wrong = preset.verify(
+        aligned_weights(tensor->in.dtype, from, extents, aligned), part(output.bytes(), codes_at, 0).data(),
+        part(output.bytes(), scales_at, 0).data(), how.how.amax_floor, how.how.via_bf16);
     if (wrong.found)
       refuse("{}: --verify: {} at batch {}, row {}, column {} is {:#x}, the reference makes {:#x}", tensor->in.name,
              wrong.in_scale ? "scale" : "code", batch, wrong.row, wrong.col, wrong.got, wrong.expected);

@@ -27,17 +27,21 @@ double value_at(dtype type, const std::byte* data, i64 i) {
   pair_bytes as_scales;
   as_scales.scales = data;
   as_scales.scale_type = type;
-  if (type == dtype::f32 || type == dtype::bf16 || type == dtype::f8_e8m0) return static_cast<double>(as_scales.scale(i));
+  if (type == dtype::f32 || type == dtype::bf16 || type == dtype::f8_e8m0)
+    return static_cast<double>(as_scales.scale(i));
   return std::nan("");
 }
 
 void compare_bytes(difference& found, const source::tensor& a, const source::tensor& b) {
-  const i64 width = (std::max)(1, fp8wire::bit_width(a.spec.dtype) / 8), count = static_cast<i64>(a.bytes.size()) / width;
+  const i64 width = (std::max)(1, fp8wire::bit_width(a.spec.dtype) / 8),
+            count = static_cast<i64>(a.bytes.size()) / width;
   found.of = static_cast<u64>(count);
   for (i64 i = 0; i < count; ++i) {
-    if (std::memcmp(a.bytes.data() + i * width, b.bytes.data() + i * width, static_cast<std::size_t>(width)) == 0) continue;
+    if (std::memcmp(a.bytes.data() + i * width, b.bytes.data() + i * width, static_cast<std::size_t>(width)) == 0)
+      continue;
     if (found.differ++ == 0) found.first = i;
-    const double distance = std::fabs(value_at(a.spec.dtype, a.bytes.data(), i) - value_at(a.spec.dtype, b.bytes.data(), i));
+    const double distance =
+        std::fabs(value_at(a.spec.dtype, a.bytes.data(), i) - value_at(a.spec.dtype, b.bytes.data(), i));
     if (distance > found.largest) found.largest = distance;
   }
 }
@@ -51,7 +55,9 @@ double cell_db(const deviation& block) {
 
 comparison compare_checkpoints(const source& a, const source& b, const std::string& pattern, workers& threads) {
   comparison found;
-  const auto wanted = [&](const std::string& name) { return pattern.empty() || fnmatch(pattern.c_str(), name.c_str(), 0) == 0; };
+  const auto wanted = [&](const std::string& name) {
+    return pattern.empty() || fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  };
   std::vector<const source::tensor*> common;
   for (const auto& [name, tensor] : a.tensors()) {
     if (!wanted(name)) continue;
@@ -67,32 +73,36 @@ comparison compare_checkpoints(const source& a, const source& b, const std::stri
     difference one;
     one.name = left.spec.name;
     if (left.spec.dtype != right.spec.dtype || left.spec.shape != right.spec.shape) {
-      one.what = fmt::format("{} [{}] against {} [{}]", name_of(left.spec.dtype), fmt::join(left.spec.shape, ", "), name_of(right.spec.dtype),
-                             fmt::join(right.spec.shape, ", "));
+      one.what = fmt::format("{} [{}] against {} [{}]", name_of(left.spec.dtype), fmt::join(left.spec.shape, ", "),
+                             name_of(right.spec.dtype), fmt::join(right.spec.shape, ", "));
     } else {
       compare_bytes(one, left, right);
-      one.what = one.name.find("_scale") != std::string::npos ? "scales" : fp8wire::bit_width(left.spec.dtype) == 8 ? "codes" : "weights";
+      one.what = one.name.find("_scale") != std::string::npos ? "scales"
+                 : fp8wire::bit_width(left.spec.dtype) == 8   ? "codes"
+                                                              : "weights";
     }
     a.drop(left);
     b.drop(right);
     const std::lock_guard lock(adding);
     if (one.differ > 0 || left.spec.dtype != right.spec.dtype || left.spec.shape != right.spec.shape)
       found.differences.push_back(std::move(one));
-    else
-      ++found.same;
+    else ++found.same;
   });
-  std::sort(found.differences.begin(), found.differences.end(), [](const difference& x, const difference& y) { return x.name < y.name; });
+  std::sort(found.differences.begin(), found.differences.end(),
+            [](const difference& x, const difference& y) { return x.name < y.name; });
   const auto grid = [](const source& of) {
     const auto entry = of.metadata().find("fp8wire.grid_id");
     return entry == of.metadata().end() ? std::string() : entry->second;
   };
   found.grid_a = grid(a);
   found.grid_b = grid(b);
-  found.presets = common_fits(inspect_checkpoint(a, pattern, threads).presets, inspect_checkpoint(b, pattern, threads).presets);
+  found.presets =
+      common_fits(inspect_checkpoint(a, pattern, threads).presets, inspect_checkpoint(b, pattern, threads).presets);
   return found;
 }
 
-std::vector<pair_error> measure_against(const inspection& found, const source& original, const source& from, workers& threads) {
+std::vector<pair_error> measure_against(const inspection& found, const source& original, const source& from,
+                                        workers& threads) {
   constexpr std::size_t most_worst = 5;
   constexpr i64 most_cells = 48;
   std::vector<pair_error> errors;
@@ -102,13 +112,17 @@ std::vector<pair_error> measure_against(const inspection& found, const source& o
     const source::tensor* weight = original.find(pair.name);
     if (!pair.canonical || pair.bytes.values == nullptr) one.problem = "its scales are not canonical";
     else if (weight == nullptr) one.problem = "no such tensor in the original";
-    else if (!is_weight_dtype(weight->spec.dtype)) one.problem = fmt::format("{} in the original", name_of(weight->spec.dtype));
-    else if (weight->spec.shape != pair.shape) one.problem = fmt::format("[{}] in the original", fmt::join(weight->spec.shape, ", "));
+    else if (!is_weight_dtype(weight->spec.dtype))
+      one.problem = fmt::format("{} in the original", name_of(weight->spec.dtype));
+    else if (weight->spec.shape != pair.shape)
+      one.problem = fmt::format("[{}] in the original", fmt::join(weight->spec.shape, ", "));
     if (!one.problem.empty()) continue;
     std::vector<u64> aligned;
     const weights in = aligned_weights(weight->spec.dtype, weight->bytes, pair.extents, aligned);
-    const i64 block_rows = fp8wire::ceil_div(pair.extents.rows, fp8wire::detail::block_extent(pair.bytes.block_rows, pair.extents.rows));
-    const i64 block_cols = fp8wire::ceil_div(pair.extents.cols, fp8wire::detail::block_extent(pair.bytes.block_cols, pair.extents.cols));
+    const i64 block_rows =
+        fp8wire::ceil_div(pair.extents.rows, fp8wire::detail::block_extent(pair.bytes.block_rows, pair.extents.rows));
+    const i64 block_cols =
+        fp8wire::ceil_div(pair.extents.cols, fp8wire::detail::block_extent(pair.bytes.block_cols, pair.extents.cols));
     const i64 all_rows = pair.extents.batch * block_rows;  // matrices of a batch stand below each other
     one.heat_rows = (std::min)(all_rows, most_cells);
     one.heat_cols = (std::min)(block_cols, most_cells);
@@ -125,7 +139,8 @@ std::vector<pair_error> measure_against(const inspection& found, const source& o
       const auto db = static_cast<float>(cell_db(block));
       if (db >= 1000) return;
       const std::lock_guard lock(adding);
-      float& cell = one.heat[static_cast<std::size_t>(line * one.heat_rows / all_rows * one.heat_cols + col * one.heat_cols / block_cols)];
+      float& cell = one.heat[static_cast<std::size_t>(line * one.heat_rows / all_rows * one.heat_cols +
+                                                      col * one.heat_cols / block_cols)];
       cell = (std::min)(cell, db);
       const block_error candidate{batch, row, col, block};
       if (one.worst.size() == most_worst && !less(candidate, one.worst.back())) return;
@@ -138,10 +153,12 @@ std::vector<pair_error> measure_against(const inspection& found, const source& o
       const quantizer& row = *pair.presets[static_cast<std::size_t>(number)].row;
       // Some writers round FP32 weights to BF16 first.
       for (const bool via_bf16 : {false, true})
-        if (!row.verify(in, pair.bytes.codes, pair.bytes.scales, row.amax_floor, via_bf16).found) proven[static_cast<std::size_t>(number)] = 1;
+        if (!row.verify(in, pair.bytes.codes, pair.bytes.scales, row.amax_floor, via_bf16).found)
+          proven[static_cast<std::size_t>(number)] = 1;
     });
     for (std::size_t i = 0; i < proven.size(); ++i)
-      if (proven[i] != 0) one.made_by.push_back(fmt::format("{} {}", pair.presets[i].row->name, pair.presets[i].row->scale));
+      if (proven[i] != 0)
+        one.made_by.push_back(fmt::format("{} {}", pair.presets[i].row->name, pair.presets[i].row->scale));
     original.drop(*weight);
     from.drop(*from.find(pair.name));
   }

@@ -37,9 +37,10 @@ std::vector<float> candidates(const seen_block& block, const float* values, u8 t
     for (int i = -reach; i <= reach; ++i) all.push_back(fp8wire::float_of(bits + static_cast<u32>(i) * step));
   };
   if (block.largest == 0) return {0.0f, values[1] * block.scale / 4};
-  const float value = values[block.largest], below = values[block.largest - 1], above = block.largest < top ? values[block.largest + 1] : value * 8 / 7;
-  around(value * block.scale, 1, 3);         // FP32 weights
-  around(value * block.scale, 0x10000, 1);   // BF16 weights, rounded below
+  const float value = values[block.largest], below = values[block.largest - 1],
+              above = block.largest < top ? values[block.largest + 1] : value * 8 / 7;
+  around(value * block.scale, 1, 3);  // FP32 weights
+  around(value * block.scale, 0x10000, 1);  // BF16 weights, rounded below
   for (const float part : {0.03125f, 0.25f, 0.5f, 0.75f, 0.96875f}) {
     all.push_back((below + (value - below) * (0.5f + part / 2)) * block.scale);
     all.push_back((value + (above - value) * part * (block.largest < top ? 0.5f : 1.0f)) * block.scale);
@@ -50,7 +51,9 @@ std::vector<float> candidates(const seen_block& block, const float* values, u8 t
 bool fits(const quantizer& row, dtype input, const seen_block& block, const std::vector<float>& amaxes) {
   for (const float amax : amaxes) {
     const u32 bits = fp8wire::bits_of(amax);
-    const float weight = input == dtype::bf16 ? fp8wire::to_float(fp8wire::bf16{static_cast<fp8wire::u16>((bits + 0x8000) >> 16)}) : amax;
+    const float weight = input == dtype::bf16
+                             ? fp8wire::to_float(fp8wire::bf16{static_cast<fp8wire::u16>((bits + 0x8000) >> 16)})
+                             : amax;
     if (!fp8wire::f32::is_finite(fp8wire::bits_of(weight))) continue;
     const block_outcome made = row.block_of(input, weight, row.amax_floor);
     if (made.stored_bits != block.scale_bits) continue;
@@ -65,14 +68,16 @@ bool fits(const quantizer& row, dtype input, const seen_block& block, const std:
 void fit_presets(pair_report& pair) {
   const auto [batch, rows, cols] = pair.extents;
   if (pair.bytes.values == nullptr || pair.blocks == 0) return;
-  const i64 height = fp8wire::detail::block_extent(pair.bytes.block_rows, rows), width = fp8wire::detail::block_extent(pair.bytes.block_cols, cols);
+  const i64 height = fp8wire::detail::block_extent(pair.bytes.block_rows, rows),
+            width = fp8wire::detail::block_extent(pair.bytes.block_cols, cols);
   const i64 block_rows = fp8wire::ceil_div(rows, height), block_cols = fp8wire::ceil_div(cols, width);
   u8 top = 127;
   while (!fp8wire::f32::is_finite(fp8wire::bits_of(pair.bytes.values[top]))) --top;
   const u64 stride = (pair.blocks + most_blocks - 1) / most_blocks;
   std::vector<seen_block> blocks;
   for (u64 i = 0; i < pair.blocks; ++i) {
-    const i64 index = static_cast<i64>(i), b = index / (block_rows * block_cols), row = index / block_cols % block_rows, col = index % block_cols;
+    const i64 index = static_cast<i64>(i), b = index / (block_rows * block_cols), row = index / block_cols % block_rows,
+              col = index % block_cols;
     const i64 last_row = (std::min)((row + 1) * height, rows), last_col = (std::min)((col + 1) * width, cols);
     u8 largest = 0;
     bool nan = false;

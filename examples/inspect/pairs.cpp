@@ -48,7 +48,8 @@ i64 round_up(i64 count, i64 multiple) { return fp8wire::ceil_div(count, multiple
 struct block_size {
   int rows, cols;
 };
-constexpr block_size block_sizes[] = {{128, 128}, {1, 32}, {1, 128}, {128, 1}, {1, fp8wire::whole}, {fp8wire::whole, fp8wire::whole}};
+constexpr block_size block_sizes[] = {
+    {128, 128}, {1, 32}, {1, 128}, {128, 1}, {1, fp8wire::whole}, {fp8wire::whole, fp8wire::whole}};
 
 std::string text_of(block_size block) {
   if (block.rows == fp8wire::whole) return "tensor";
@@ -95,7 +96,8 @@ void find_blocks(pair_report& pair) {
   if (pair.scale_dtype == dtype::int32) {
     for (const i64 width : {128, 32}) {
       for (const i64 height : {1, 128}) {
-        const i64 words = fp8wire::ceil_div(fp8wire::ceil_div(cols, width), 4), lines = height == 1 ? rows : fp8wire::ceil_div(rows, height);
+        const i64 words = fp8wire::ceil_div(fp8wire::ceil_div(cols, width), 4),
+                  lines = height == 1 ? rows : fp8wire::ceil_div(rows, height);
         if (count != batch * words * lines && count != batch * words * round_up(lines, 4)) continue;
         pair.encoding = "E8M0 packed in int32";
         pair.block = fmt::format("{}x{}", height, width);
@@ -103,8 +105,8 @@ void find_blocks(pair_report& pair) {
       }
     }
   }
-  pair.problem = fmt::format("{} scales of shape [{}] fit no way of covering [{}]", name_of(pair.scale_dtype), fmt::join(shape, ", "),
-                             fmt::join(pair.shape, ", "));
+  pair.problem = fmt::format("{} scales of shape [{}] fit no way of covering [{}]", name_of(pair.scale_dtype),
+                             fmt::join(shape, ", "), fmt::join(pair.shape, ", "));
 }
 
 /// Looks at every scale and at the codes below it.
@@ -116,7 +118,8 @@ void look_at_scales(pair_report& pair) {
     const float scale = pair.bytes.scale(index);
     const fp8wire::u32 bits = fp8wire::bits_of(scale);
     scale_faults& faults = pair.faults;
-    const bool nan = fp8wire::f32::is_nan(bits), zero = fp8wire::f32::is_zero(bits), infinite = fp8wire::f32::is_inf(bits);
+    const bool nan = fp8wire::f32::is_nan(bits), zero = fp8wire::f32::is_zero(bits),
+               infinite = fp8wire::f32::is_inf(bits);
     const bool negative = !nan && !zero && (bits & fp8wire::f32::sign_mask) != 0;
     if (nan) ++faults.nan;
     else if (negative) ++faults.negative;
@@ -149,7 +152,9 @@ u64 inspection::broken() const {
 inspection inspect_checkpoint(const source& from, const std::string& pattern, workers& threads) {
   inspection found;
   std::set<std::string> used;
-  const auto wanted = [&](const std::string& name) { return pattern.empty() || fnmatch(pattern.c_str(), name.c_str(), 0) == 0; };
+  const auto wanted = [&](const std::string& name) {
+    return pattern.empty() || fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  };
   for (const auto& [name, tensor] : from.tensors()) {
     if (!is_code_dtype(tensor.spec.dtype)) continue;
     used.insert(name);
@@ -183,7 +188,8 @@ inspection inspect_checkpoint(const source& from, const std::string& pattern, wo
       }
       if (best.name.empty() || (pair.problem.empty() && !best.problem.empty())) best = std::move(pair);
     }
-    if (partners.size() > 1) best.note = fmt::format("{} tensors could be its scales: {}", partners.size(), fmt::join(partners, ", "));
+    if (partners.size() > 1)
+      best.note = fmt::format("{} tensors could be its scales: {}", partners.size(), fmt::join(partners, ", "));
     found.pairs.push_back(std::move(best));
   }
   for (const auto& [name, tensor] : from.tensors()) {
@@ -192,9 +198,10 @@ inspection inspect_checkpoint(const source& from, const std::string& pattern, wo
     const source::tensor* partner = weight.empty() ? nullptr : from.find(weight);
     // A scale without its weight, or beside a weight that is no FP8. Scales of activations and KV caches have no weight's name.
     if (!weight.empty() && (partner != nullptr || weight.ends_with(".weight")))
-      found.orphans.push_back({name, partner == nullptr ? "scales without codes" : fmt::format("scales beside a weight in {}", name_of(partner->spec.dtype))});
-    else
-      ++found.other[std::string(name_of(tensor.spec.dtype))];
+      found.orphans.push_back({name, partner == nullptr
+                                         ? "scales without codes"
+                                         : fmt::format("scales beside a weight in {}", name_of(partner->spec.dtype))});
+    else ++found.other[std::string(name_of(tensor.spec.dtype))];
   }
   threads.run(static_cast<i64>(found.pairs.size()), [&](i64 number) {
     pair_report& pair = found.pairs[static_cast<std::size_t>(number)];
@@ -202,9 +209,11 @@ inspection inspect_checkpoint(const source& from, const std::string& pattern, wo
     look_at_scales(pair);
     fit_presets(pair);
     if (pair.faults.broken())
-      pair.problem = fmt::format("{} scales that decode to nothing sound: {} negative, {} Inf, {} NaN, {} zero over other codes; the first at index {}",
-                                 pair.faults.negative + pair.faults.infinite + pair.faults.nan + pair.faults.zero_over_codes,
-                                 pair.faults.negative, pair.faults.infinite, pair.faults.nan, pair.faults.zero_over_codes, pair.faults.first);
+      pair.problem = fmt::format(
+          "{} scales that decode to nothing sound: {} negative, {} Inf, {} NaN, {} zero over other codes; the first at "
+          "index {}",
+          pair.faults.negative + pair.faults.infinite + pair.faults.nan + pair.faults.zero_over_codes,
+          pair.faults.negative, pair.faults.infinite, pair.faults.nan, pair.faults.zero_over_codes, pair.faults.first);
   });
   for (const pair_report& pair : found.pairs) {
     from.drop(*from.find(pair.name));

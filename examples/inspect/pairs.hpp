@@ -34,16 +34,16 @@ struct pair_report {
   fp8wire::dtype codes = fp8wire::dtype::f8_e4m3, scale_dtype = fp8wire::dtype::f32;
   std::vector<fp8wire::i64> shape, scale_shape;
   fp8wire::matrix_extents extents;
-  std::string encoding;       // "FP32", "FP32 power of two", "BF16", "E8M0", "E8M0 in 128x4 tiles", "E8M0 packed in int32"
-  std::string block;          // "128x128"
-  std::string problem;        // why the pair is broken; empty when it is not
+  std::string encoding;  // "FP32", "FP32 power of two", "BF16", "E8M0", "E8M0 in 128x4 tiles", "E8M0 packed in int32"
+  std::string block;  // "128x128"
+  std::string problem;  // why the pair is broken; empty when it is not
   std::string note;
-  bool canonical = false;     // row-major scales of the weight's blocks: everything below is filled
+  bool canonical = false;  // row-major scales of the weight's blocks: everything below is filled
   pair_bytes bytes;
   fp8wire::u64 blocks = 0, zero_blocks = 0, nan_codes = 0;
   scale_faults faults;
-  float smallest = 0, largest = 0;                // of the sound scales
-  std::map<int, fp8wire::u64> exponents;          // floor(log2(scale)) -> blocks
+  float smallest = 0, largest = 0;  // of the sound scales
+  std::map<int, fp8wire::u64> exponents;  // floor(log2(scale)) -> blocks
   fp8wire::u64 blocks_checked = 0;
   std::vector<preset_fit> presets;
 };
@@ -57,7 +57,7 @@ struct inspection {
   std::vector<pair_report> pairs;
   std::vector<orphan> orphans;
   std::map<std::string, fp8wire::u64> other;  // dtype -> tensors that belong to no pair
-  std::vector<preset_fit> presets;            // that could have made every pair
+  std::vector<preset_fit> presets;  // that could have made every pair
   fp8wire::u64 broken() const;
 };
 

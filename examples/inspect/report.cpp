@@ -105,7 +105,8 @@ json::value pair_json(const pair_report& pair) {
 
 json::value report_of(const std::string& path, const std::string& original, const source& from, const inspection& found,
                       const std::vector<pair_error>& errors) {
-  json::value report, pairs = json::value::array(), orphans = json::value::array(), summary, metadata = json::value::object();
+  json::value report, pairs = json::value::array(), orphans = json::value::array(), summary,
+                      metadata = json::value::object();
   report["checkpoint"] = path;
   report["against"] = original.empty() ? json::value() : json::value(original);
   for (const auto& [key, value] : from.metadata()) metadata[key] = value;
@@ -177,25 +178,30 @@ std::string text_of(const inspection& found, const std::vector<pair_error>& erro
     const pair_report& pair = found.pairs[i];
     text += fmt::format("{}  {} [{}] + {} ({}, {})", pair.name, name_of(pair.codes), fmt::join(pair.shape, ", "),
                         std::string_view(pair.scale_name).substr(pair.scale_name.rfind('.') + 1),
-                        pair.encoding.empty() ? std::string(name_of(pair.scale_dtype)) : pair.encoding, pair.block.empty() ? "?" : pair.block);
+                        pair.encoding.empty() ? std::string(name_of(pair.scale_dtype)) : pair.encoding,
+                        pair.block.empty() ? "?" : pair.block);
     if (!errors.empty())
-      text += errors[i].problem.empty() ? fmt::format("  {:.2f} dB, max {:.3g}", errors[i].all.sqnr_db(), errors[i].all.largest)
-                                        : fmt::format("  not measured: {}", errors[i].problem);
+      text += errors[i].problem.empty()
+                  ? fmt::format("  {:.2f} dB, max {:.3g}", errors[i].all.sqnr_db(), errors[i].all.largest)
+                  : fmt::format("  not measured: {}", errors[i].problem);
     if (!pair.note.empty()) text += fmt::format("\n  note: {}", pair.note);
     if (pair.faults.all() > 0)
-      text += fmt::format("\n  suspicious scales: {} zero, {} negative, {} Inf, {} NaN, the first at {}", pair.faults.zero, pair.faults.negative,
-                          pair.faults.infinite, pair.faults.nan, pair.faults.first);
+      text +=
+          fmt::format("\n  suspicious scales: {} zero, {} negative, {} Inf, {} NaN, the first at {}", pair.faults.zero,
+                      pair.faults.negative, pair.faults.infinite, pair.faults.nan, pair.faults.first);
     if (!pair.problem.empty()) text += fmt::format("\n  BROKEN: {}", pair.problem);
     text += "\n";
   }
   for (const orphan& one : found.orphans) text += fmt::format("{}\n  BROKEN: {}\n", one.name, one.what);
   std::map<std::string, int> kinds;
   for (const pair_report& pair : found.pairs)
-    ++kinds[fmt::format("{} + {} {}", name_of(pair.codes), pair.encoding.empty() ? std::string(name_of(pair.scale_dtype)) : pair.encoding, pair.block)];
+    ++kinds[fmt::format("{} + {} {}", name_of(pair.codes),
+                        pair.encoding.empty() ? std::string(name_of(pair.scale_dtype)) : pair.encoding, pair.block)];
   text += fmt::format("\n{} pairs, {} broken", found.pairs.size(), found.broken());
   for (const auto& [kind, count] : kinds) text += fmt::format("; {} x {}", count, kind);
   for (const auto& [type, count] : found.other) text += fmt::format("; {} other {}", count, type);
-  if (!found.pairs.empty()) text += fmt::format("\nthese presets could have made all of them: {}", fits_text(found.presets));
+  if (!found.pairs.empty())
+    text += fmt::format("\nthese presets could have made all of them: {}", fits_text(found.presets));
   if (!errors.empty()) {
     deviation all;
     std::vector<std::string> proven;
@@ -204,11 +210,14 @@ std::string text_of(const inspection& found, const std::vector<pair_error>& erro
       all.add(error.all);
       if (!error.problem.empty()) continue;
       if (first) proven = error.made_by;
-      else std::erase_if(proven, [&](const std::string& name) { return std::find(error.made_by.begin(), error.made_by.end(), name) == error.made_by.end(); });
+      else
+        std::erase_if(proven, [&](const std::string& name) {
+          return std::find(error.made_by.begin(), error.made_by.end(), name) == error.made_by.end();
+        });
       first = false;
     }
-    text += fmt::format("\nagainst the original: {:.2f} dB, max error {:.3g}; byte for byte made by: {}", all.sqnr_db(), all.largest,
-                        proven.empty() ? "none of these" : fmt::format("{}", fmt::join(proven, ", ")));
+    text += fmt::format("\nagainst the original: {:.2f} dB, max error {:.3g}; byte for byte made by: {}", all.sqnr_db(),
+                        all.largest, proven.empty() ? "none of these" : fmt::format("{}", fmt::join(proven, ", ")));
   }
   return text + "\n";
 }
@@ -219,15 +228,14 @@ std::string text_of(const comparison& found) {
   for (const std::string& name : found.only_b) text += fmt::format("{}: only in B\n", name);
   for (const difference& one : found.differences)
     text += one.differ == 0 ? fmt::format("{}: {}\n", one.name, one.what)
-                            : fmt::format("{}: {} of {} {} differ, the first at {}, by {:.3g} at most\n", one.name, one.differ, one.of, one.what,
-                                          one.first, one.largest);
-  text += fmt::format("{} tensors are the same, {} differ, {} only in A, {} only in B\n", found.same, found.differences.size(),
-                      found.only_a.size(), found.only_b.size());
+                            : fmt::format("{}: {} of {} {} differ, the first at {}, by {:.3g} at most\n", one.name,
+                                          one.differ, one.of, one.what, one.first, one.largest);
+  text += fmt::format("{} tensors are the same, {} differ, {} only in A, {} only in B\n", found.same,
+                      found.differences.size(), found.only_a.size(), found.only_b.size());
   if (!found.grid_a.empty() && !found.grid_b.empty())
     text += found.grid_a == found.grid_b ? fmt::format("same grid: {}\n", found.grid_a)
                                          : fmt::format("different grids: {} and {}\n", found.grid_a, found.grid_b);
-  else
-    text += fmt::format("presets that could have made both: {}\n", fits_text(found.presets));
+  else text += fmt::format("presets that could have made both: {}\n", fits_text(found.presets));
   return text;
 }
 

@@ -12,8 +12,8 @@
 
 namespace programs {
 
-fp8wire::json::value report_of(const std::string& path, const std::string& original, const source& from, const inspection& found,
-                               const std::vector<pair_error>& errors);
+fp8wire::json::value report_of(const std::string& path, const std::string& original, const source& from,
+                               const inspection& found, const std::vector<pair_error>& errors);
 fp8wire::json::value report_of(const std::string& a, const std::string& b, const comparison& found);
 
 std::string text_of(const inspection& found, const std::vector<pair_error>& errors);
