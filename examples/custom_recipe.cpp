@@ -15,11 +15,11 @@
 
 namespace mine {
 
-/// Three exponent and four mantissa bits: half the error of E4M3, a fourth of its range. Encode, decode and constexpr come
-/// with minifloat; a format that is no minifloat gives the same five names itself.
+/// Three exponent and four mantissa bits: half the error of E4M3, a fourth of its range. Encode, decode and constexpr
+/// come with minifloat; a format that is no minifloat gives the same five names itself.
 struct e3m4 : fp8wire::minifloat<fp8wire::minifloat_shape{3, 4, 3, fp8wire::specials::fn}> {
-  static constexpr std::string_view id = "mine-e3m4";                       // goes into the grid id
-  static constexpr fp8wire::dtype stored_as = fp8wire::dtype::uint8;        // no dtype of safetensors says E3M4
+  static constexpr std::string_view id = "mine-e3m4";  // goes into the grid id
+  static constexpr fp8wire::dtype stored_as = fp8wire::dtype::uint8;  // no dtype of safetensors says E3M4
 };
 
 /// The scale is a power of two that leaves one binade free above the largest weight, so that an optimizer's next steps
@@ -27,14 +27,16 @@ struct e3m4 : fp8wire::minifloat<fp8wire::minifloat_shape{3, 4, 3, fp8wire::spec
 struct headroom {
   using stored = fp8wire::bf16;
   static constexpr std::string_view id = "mine-headroom";
-  static constexpr bool nan_poisons_amax = false;                           // NaN weights leave the scale alone
+  static constexpr bool nan_poisons_amax = false;  // NaN weights leave the scale alone
   FP8WIRE_HD static constexpr fp8wire::scale_pair<stored> make(float amax, fp8wire::limits bounds) noexcept {
     // Total: zero gives byte 0, Inf the largest; ieee::div has the same bits under every compiler flag.
     const fp8wire::e8m0 byte = fp8wire::e8m0_round_up(fp8wire::ieee::div(amax, bounds.element_max));
     const fp8wire::e8m0 above{static_cast<fp8wire::u8>(byte.bits < 253 ? byte.bits + 1 : 253)};
     return {fp8wire::to_bf16(fp8wire::to_float(above)), fp8wire::reciprocal(above)};
   }
-  FP8WIRE_HD static constexpr float apply(float element, float operand) noexcept { return fp8wire::ieee::mul(element, operand); }
+  FP8WIRE_HD static constexpr float apply(float element, float operand) noexcept {
+    return fp8wire::ieee::mul(element, operand);
+  }
 };
 
 using recipe = fp8wire::recipe<e3m4, fp8wire::block<64, 64>, headroom>;
@@ -50,7 +52,8 @@ static bool is_quantized(const safetensors_entry& tensor) {
 }
 
 /// Quantizes one matrix of the file into its codes and scales in the output. Returns whether all weights are finite.
-template <class In> static bool convert(const std::byte* weights, i64 rows, i64 cols, std::byte* codes, std::byte* scales) {
+template <class In> static bool convert(const std::byte* weights, i64 rows, i64 cols, std::byte* codes,
+                                        std::byte* scales) {
   // Nothing in a safetensors file is aligned for sure: weights and scales pass through memory that is.
   std::vector<In> in(static_cast<std::size_t>(rows * cols));
   const i64 down = scale_rows<mine::recipe::block>(rows), across = scale_cols<mine::recipe::block>(cols);
@@ -83,8 +86,10 @@ int main(int argc, char** argv) {
       continue;
     }
     specs.push_back({tensor.name, mine::recipe::element::stored_as, tensor.shape});
-    specs.push_back({tensor.name + "_scale", dtype::bf16,
-                     {scale_rows<mine::recipe::block>(tensor.shape[0]), scale_cols<mine::recipe::block>(tensor.shape[1])}});
+    specs.push_back(
+        {tensor.name + "_scale",
+         dtype::bf16,
+         {scale_rows<mine::recipe::block>(tensor.shape[0]), scale_cols<mine::recipe::block>(tensor.shape[1])}});
   }
   const auto layout = lay_out_safetensors(std::move(specs), header->metadata, argv[2]);
   if (!layout) return fail(layout.error());

@@ -28,10 +28,11 @@ static void check(u32 a, u32 b) {
 }
 
 TEST_CASE("multiply and divide agree with IEEE-754 for every pair of special operands") {
-  const u32 magnitudes[] = {0,          1,          2,          0x3FFFFF,   0x400000,   0x400001,   0x7FFFFF,   0x800000,
-                            0x800001,   0xFFFFFF,   0x1000000,  0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x3FFFFFFF, 0x40000000,
-                            0x43E00000, 0x3B124925, 0x7E800000, 0x7EFFFFFF, 0x7F000000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000,
-                            0x7F800001, 0x00000003, 0x34000000, 0x33FFFFFF, 0x00200000, 0x03E00000, 0x03E00001, 0x04600001};
+  const u32 magnitudes[] = {0,          1,          2,          0x3FFFFF,   0x400000,   0x400001,   0x7FFFFF,
+                            0x800000,   0x800001,   0xFFFFFF,   0x1000000,  0x3F7FFFFF, 0x3F800000, 0x3F800001,
+                            0x3FFFFFFF, 0x40000000, 0x43E00000, 0x3B124925, 0x7E800000, 0x7EFFFFFF, 0x7F000000,
+                            0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001, 0x00000003, 0x34000000, 0x33FFFFFF,
+                            0x00200000, 0x03E00000, 0x03E00001, 0x04600001};
   for (const u32 a : magnitudes)
     for (const u32 b : magnitudes)
       for (const u32 signs : {0u, 1u, 2u, 3u}) check(a | (signs & 1) << 31, b | (signs & 2) << 30);
@@ -46,7 +47,8 @@ TEST_CASE("results around the subnormal boundary round once") {
   std::mt19937 random(13);
   for (int i = 0; i < 500000; ++i) {
     const u32 a = (static_cast<u32>(random()) & 0x007FFFFFu) | (static_cast<u32>(random() % 40 + 1) << 23);
-    const u32 product_partner = (static_cast<u32>(random()) & 0x007FFFFFu) | (static_cast<u32>(random() % 30 + 90) << 23);
+    const u32 product_partner =
+        (static_cast<u32>(random()) & 0x007FFFFFu) | (static_cast<u32>(random() % 30 + 90) << 23);
     check(a, product_partner);
     check(a, (static_cast<u32>(random()) & 0x007FFFFFu) | (static_cast<u32>(random() % 30 + 125) << 23));
     check(static_cast<u32>(random()) & 0x007FFFFFu, product_partner);

@@ -47,7 +47,8 @@ int main() {
       for (u32 near = f.first_bits(code) - 3; near <= f.first_bits(code) + 3; ++near)
         for (const u32 sign : {0u, 0x80000000u}) compare_all(near | sign);
   for (u32 field = 0; field < 256; ++field)
-    for (const u32 mantissa : {0u, 1u, 2u, 0x3FFFFFu, 0x400000u, 0x400001u, 0x5FFFFFu, 0x600000u, 0x600001u, 0x7FFFFEu, 0x7FFFFFu})
+    for (const u32 mantissa :
+         {0u, 1u, 2u, 0x3FFFFFu, 0x400000u, 0x400001u, 0x5FFFFFu, 0x600000u, 0x600001u, 0x7FFFFEu, 0x7FFFFFu})
       for (const u32 sign : {0u, 0x80000000u}) compare_all(sign | field << 23 | mantissa);
   for (u64 bits = 0; bits < u64{1} << 32; bits += 509) compare_all(static_cast<u32>(bits));
   for (int code = 0; code < 256; ++code) {

@@ -8,7 +8,8 @@
 
 #include "float_oracle.hpp"
 
-// Bounds in double: 2^(byte - 127) is exact there. `first(byte)` is the first FP32 magnitude that gets at least that byte.
+// Bounds in double: 2^(byte - 127) is exact there. `first(byte)` is the first FP32 magnitude that gets at least that
+// byte.
 template <class First, class Encode>
 static std::uint64_t differences(First first, int last, std::uint8_t infinity, std::uint8_t overflow, Encode encode) {
   std::uint64_t wrong = 0;
@@ -26,7 +27,9 @@ static std::uint64_t differences(First first, int last, std::uint8_t infinity, s
   for (std::uint32_t bits = 0x7F800001u; bits < 0x80000000u; ++bits) wrong += encode(oracle::as_float(bits)) != 0xFF;
   return wrong;
 }
-static std::uint32_t bits_of_power(int exponent) { return oracle::as_bits(static_cast<float>(std::ldexp(1.0, exponent))); }
+static std::uint32_t bits_of_power(int exponent) {
+  return oracle::as_bits(static_cast<float>(std::ldexp(1.0, exponent)));
+}
 static std::uint32_t above(int byte) { return bits_of_power(byte - 1 - 127) + 1; }
 
 TEST_CASE("rounding up gives the smallest power of two that is not below, over all 2^32 floats") {

@@ -6,8 +6,8 @@
 
 #include "float_oracle.hpp"
 
-// The code of a magnitude is a staircase: between two boundaries, which doubles hold exactly, it is constant. Walking all
-// 2^31 magnitudes of both signs against the staircase is the whole domain.
+// The code of a magnitude is a staircase: between two boundaries, which doubles hold exactly, it is constant. Walking
+// all 2^31 magnitudes of both signs against the staircase is the whole domain.
 template <class Format> static std::uint64_t differences(const oracle::format& f) {
   std::uint64_t wrong = 0;
   std::uint32_t from = 0;

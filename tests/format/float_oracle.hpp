@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Small floating-point formats in double arithmetic, where every value and every midpoint is exact: what the codecs of the
-/// library are compared with. Shares nothing with the library.
+/// Small floating-point formats in double arithmetic, where every value and every midpoint is exact: what the codecs of
+/// the library are compared with. Shares nothing with the library.
 #ifndef FP8WIRE_TESTS_FORMAT_FLOAT_ORACLE_HPP
 #define FP8WIRE_TESTS_FORMAT_FLOAT_ORACLE_HPP
 #include <cmath>

@@ -44,8 +44,10 @@ TEST_CASE("every code of every format decodes to its exact value and encodes bac
 template <class Format> static void check_encode_16_bit(const oracle::format& f, u8 nan) {
   for (u32 bits = 0; bits < 65536; ++bits) {
     const float from_bf16 = to_float(bf16{static_cast<u16>(bits)}), from_fp16 = to_float(fp16{static_cast<u16>(bits)});
-    if (Format::encode(from_bf16) != oracle::saturating(f, oracle::as_bits(from_bf16), nan)) FAIL_CHECK("bf16 " << bits);
-    if (Format::encode(from_fp16) != oracle::saturating(f, oracle::as_bits(from_fp16), nan)) FAIL_CHECK("fp16 " << bits);
+    if (Format::encode(from_bf16) != oracle::saturating(f, oracle::as_bits(from_bf16), nan))
+      FAIL_CHECK("bf16 " << bits);
+    if (Format::encode(from_fp16) != oracle::saturating(f, oracle::as_bits(from_fp16), nan))
+      FAIL_CHECK("fp16 " << bits);
   }
 }
 
@@ -169,7 +171,8 @@ TEST_CASE("a code moves to FNUZ with half its value, and only -0, Inf and NaN ch
     if (e5m2::is_nan(byte) || (code & 0x7F) == 0x7C) CHECK(five == 0x80);
     else CHECK(e5m2fnuz::decode(five) * 2 == e5m2::decode(byte));
   }
-  const u8 codes[] = {0x80, 0x00, 0x38, 0x7E, 0x7F, 0xFF, 0xB8, 0xFE}, expected[] = {0, 0, 0x38, 0x7E, 0x80, 0x80, 0xB8, 0xFE};
+  const u8 codes[] = {0x80, 0x00, 0x38, 0x7E, 0x7F, 0xFF, 0xB8, 0xFE},
+           expected[] = {0, 0, 0x38, 0x7E, 0x80, 0x80, 0xB8, 0xFE};
   for (int i = 0; i < 8; ++i) CHECK(to_fnuz<e4m3>(codes[i]) == expected[i]);
 }
 

@@ -32,8 +32,10 @@ TEST_CASE("all BF16 and FP16 numbers widen exactly and come back") {
       if (oracle::as_bits(wide_fp16) >> 31 != sign >> 15) FAIL_CHECK("fp16 sign " << bits);
       if (to_fp16(wide_fp16).bits != bits) FAIL_CHECK("fp16 back " << bits);
     } else if (magnitude == 0x7C00u) {
-      if (oracle::as_bits(wide_fp16) != (sign << 16 | 0x7F800000u) || to_fp16(wide_fp16).bits != bits) FAIL_CHECK("fp16 inf");
-    } else if ((oracle::as_bits(wide_fp16) & 0x7FFFFFFFu) <= 0x7F800000u || to_fp16(wide_fp16).bits != (sign | 0x7E00u)) {
+      if (oracle::as_bits(wide_fp16) != (sign << 16 | 0x7F800000u) || to_fp16(wide_fp16).bits != bits)
+        FAIL_CHECK("fp16 inf");
+    } else if ((oracle::as_bits(wide_fp16) & 0x7FFFFFFFu) <= 0x7F800000u ||
+               to_fp16(wide_fp16).bits != (sign | 0x7E00u)) {
       FAIL_CHECK("fp16 NaN " << bits);
     }
   }
@@ -44,7 +46,8 @@ TEST_CASE("floats narrow to the nearest BF16 and FP16, ties to even, next to eve
     for (int code = 1; code <= f.largest_code() + 1; ++code) {
       const double middle = (f.value(code - 1) + f.value(code)) / 2;
       const u32 tie = oracle::as_bits(static_cast<float>(middle));
-      if (static_cast<double>(oracle::as_float(tie)) != middle) continue;  // between BF16 subnormals FP32 is exact as well
+      if (static_cast<double>(oracle::as_float(tie)) != middle)
+        continue;  // between BF16 subnormals FP32 is exact as well
       const int at_tie = code % 2 == 0 ? code : code - 1;
       if (narrow(oracle::as_float(tie)) != at_tie) FAIL_CHECK("tie " << code);
       if (narrow(oracle::as_float(tie - 1)) != code - 1) FAIL_CHECK("below " << code);

@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The example with a rule and an element of its own converts a file exactly. Usage: custom_recipe_test.py CUSTOM_RECIPE"""
+"""The example with a rule and an element of its own converts a file exactly.
+
+Usage: custom_recipe_test.py CUSTOM_RECIPE
+"""
+
 import json
 import os
 import random
@@ -25,13 +29,23 @@ def write(path, tensors):
 def read(path):
     raw = open(path, "rb").read()
     length = struct.unpack("<Q", raw[:8])[0]
-    header = json.loads(raw[8:8 + length])
-    return {name: (entry["dtype"], entry["shape"], raw[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]])
-            for name, entry in header.items() if name != "__metadata__"}
+    header = json.loads(raw[8 : 8 + length])
+    return {
+        name: (
+            entry["dtype"],
+            entry["shape"],
+            raw[8 + length + entry["data_offsets"][0] : 8 + length + entry["data_offsets"][1]],
+        )
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
 
 
 # Three exponent and four mantissa bits, bias 3, 7F is NaN.
-VALUES = [Fraction(c & 15, 16) / 4 if c < 16 else (1 + Fraction(c & 15, 16)) * Fraction(2) ** ((c >> 4) - 3) for c in range(128)]
+VALUES = [
+    Fraction(c & 15, 16) / 4 if c < 16 else (1 + Fraction(c & 15, 16)) * Fraction(2) ** ((c >> 4) - 3)
+    for c in range(128)
+]
 
 
 def code(x):
@@ -67,8 +81,12 @@ def main():
     single = struct.pack("<%df" % len(numbers), *numbers)
     exact = [Fraction(x) for x in struct.unpack("<%df" % len(numbers), single)]
     half = b"".join(struct.pack("<f", x)[2:] for x in numbers[:64])
-    tensors = {"a.weight": ("F32", [70, 130], single), "b.weight": ("BF16", [64, 1], half), "norm.weight": ("BF16", [2], b"ABCD"),
-               "bias": ("F32", [1], b"1234")}
+    tensors = {
+        "a.weight": ("F32", [70, 130], single),
+        "b.weight": ("BF16", [64, 1], half),
+        "norm.weight": ("BF16", [2], b"ABCD"),
+        "bias": ("F32", [1], b"1234"),
+    }
     with tempfile.TemporaryDirectory() as folder:
         source, target = os.path.join(folder, "in.safetensors"), os.path.join(folder, "out.safetensors")
         write(source, tensors)
@@ -79,7 +97,9 @@ def main():
         codes, scales = expected(exact, 70, 130)
         assert out["a.weight"] == ("U8", [70, 130], codes)
         assert out["a.weight_scale"] == ("BF16", [2, 3], scales)
-        codes, scales = expected([Fraction(struct.unpack("<f", b"\0\0" + half[i:i + 2])[0]) for i in range(0, 128, 2)], 64, 1)
+        codes, scales = expected(
+            [Fraction(struct.unpack("<f", b"\0\0" + half[i : i + 2])[0]) for i in range(0, 128, 2)], 64, 1
+        )
         assert out["b.weight"] == ("U8", [64, 1], codes) and out["b.weight_scale"] == ("BF16", [1, 1], scales)
         assert out["bias"] == tensors["bias"] and out["norm.weight"] == tensors["norm.weight"]
         before = open(target, "rb").read()

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """No compiler flag moves a byte. Usage: flags_test.py QUANTIZE_FILE SOURCE COMPILER FLAG...
 
-QUANTIZE_FILE is the helper as it was built; its source is compiled again under each set of flags, and every preset's digest
+QUANTIZE_FILE is the helper as it was built; its source is compiled again under each set of flags, and every preset's
+digest
 over edge cases and noise of all magnitudes must stay what it is, also in a process that flushes subnormals.
 """
+
 import concurrent.futures
 import os
 import subprocess
@@ -38,6 +40,7 @@ def main():
 
     report("FTZ and DAZ set", digests(program, "--digest-ftz"))
     with tempfile.TemporaryDirectory() as folder:
+
         def build(variant):
             out = os.path.join(folder, "-".join(flag.strip("-") for flag in variant).replace("/", ""))
             flags = [flag for flag in variant if flag != "-mfma" or os.uname().machine == "x86_64"]

@@ -15,8 +15,8 @@ using v3 = presets::deepgemm_block::recipe;
 using v4 = presets::sgl_kernel_block::recipe;
 using v5 = presets::te_block::recipe;
 
-// Two blocks side by side whose amax is a known case of docs/numerics.md: V1 and V3 differ in the scale of the first and in
-// one of its codes; V1 and V5 share the scale of the second and differ in a code.
+// Two blocks side by side whose amax is a known case of docs/numerics.md: V1 and V3 differ in the scale of the first
+// and in one of its codes; V1 and V5 share the scale of the second and differ in a code.
 static std::vector<bf16> cases() {
   std::vector<bf16> weights(256);
   weights[0].bits = 0x3F9A;
@@ -30,7 +30,8 @@ TEST_CASE("a recipe does not differ from itself, and numbers are compared across
   const auto weights = cases();
   const auto in = dense<const bf16>(weights.data(), 1, 256);
   CHECK(grid_difference<v1, v1, bf16>(in).same());
-  const auto stored = grid_difference<presets::deepgemm_block_pow2::recipe, presets::deepgemm_block_e8m0::recipe, bf16>(in);
+  const auto stored =
+      grid_difference<presets::deepgemm_block_pow2::recipe, presets::deepgemm_block_e8m0::recipe, bf16>(in);
   CHECK((stored.same() && stored.blocks == 2 && stored.elements == 256 && stored.first_batch == -1));
 }
 
@@ -41,7 +42,8 @@ TEST_CASE("differences are counted and their reason told: the scale, or the code
   CHECK((scale.blocks == 1 && scale.scale_blocks == 1 && scale.code_blocks == 1 && scale.code_only_blocks == 0));
   CHECK((scale.codes == 1 && scale.first_row == 0 && scale.first_col == 0));
   const auto code = grid_difference<v1, v5, bf16>(dense<const bf16>(weights.data() + 128, 1, 128));
-  CHECK((code.scale_blocks == 0 && code.code_blocks == 1 && code.code_only_blocks == 1 && code.codes == 1 && code.first_col == 1));
+  CHECK((code.scale_blocks == 0 && code.code_blocks == 1 && code.code_only_blocks == 1 && code.codes == 1 &&
+         code.first_col == 1));
   CHECK(grid_difference<v1, v3, bf16>(in).blocks == 2);
 }
 
@@ -61,7 +63,8 @@ TEST_CASE("batches and empty tensors") {
   std::mt19937 random(3);
   for (bf16& weight : weights) weight.bits = static_cast<u16>((random() & 0x807F) | ((120 + random() % 6) << 7));
   const auto all = grid_difference<v4, v5, bf16>(dense<const bf16>(weights.data(), 130, 130, 2));
-  CHECK((all.blocks == 8 && all.elements == 2 * 130 * 130 && all.codes == 0));  // V4 and V5: other scales, the same codes
+  CHECK(
+      (all.blocks == 8 && all.elements == 2 * 130 * 130 && all.codes == 0));  // V4 and V5: other scales, the same codes
   CHECK(grid_difference<v1, v5, bf16>(dense<const bf16>(nullptr, 0, 5)).blocks == 0);
 }
 

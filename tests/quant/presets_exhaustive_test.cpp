@@ -18,9 +18,10 @@ static std::string text(std::string_view view) { return std::string(view); }
 // Matrices of 1 x 8 are blocks of eight weights, whatever the block: blocks are cheap, and there can be many. Every
 // exponent, subnormals too; mantissas of BF16 as often as of FP32, since ties are a matter of short mantissas.
 static void fill(std::mt19937& random, float* x) {
-  static const u32 edges[] = {0,          1,          0x400000,   0x400001,   0x7FFFFF,   0x800000,   0x3800000,  0x3E00000,
-                              0x3E00001,  0x4600000,  0x4600001,  0x4DFFFFF,  0x4E00000,  0x2B8CBCCC, 0x2EDBE6FF, 0x38D1B717,
-                              0x3FE00000, 0x3FE00001, 0x43E00000, 0x43E00001, 0x7F600000, 0x7F780000, 0x7F7F0000, 0x7F7FFFFF};
+  static const u32 edges[] = {0,          1,          0x400000,   0x400001,   0x7FFFFF,   0x800000,
+                              0x3800000,  0x3E00000,  0x3E00001,  0x4600000,  0x4600001,  0x4DFFFFF,
+                              0x4E00000,  0x2B8CBCCC, 0x2EDBE6FF, 0x38D1B717, 0x3FE00000, 0x3FE00001,
+                              0x43E00000, 0x43E00001, 0x7F600000, 0x7F780000, 0x7F7F0000, 0x7F7FFFFF};
   const u32 kind = static_cast<u32>(random()), pattern = static_cast<u32>(random());
   u32 amax = pattern & 0x7FFFFFFFu;
   if ((kind & 15) == 0) amax = edges[pattern % 24];
@@ -45,7 +46,8 @@ template <class Preset, class In> static i64 differences(i64 blocks, unsigned se
   std::mt19937 random(seed);
   const u8 nan = element::encode(float_of(f32::nan));
   oracle::question q{text(Preset::name), text(Preset::scale),
-                     text(element::id).substr(0, 4) == "e5m2" ? oracle::e5m2 : oracle::e4m3, 0, input_traits<In>::largest};
+                     text(element::id).substr(0, 4) == "e5m2" ? oracle::e5m2 : oracle::e4m3, 0,
+                     input_traits<In>::largest};
   const bool columnwise = recipe::block::cols == 1;
   i64 wrong = 0;
   for (i64 n = 0; n < blocks; ++n) {
@@ -62,8 +64,8 @@ template <class Preset, class In> static i64 differences(i64 blocks, unsigned se
     u8 codes[8];
     stored_t<recipe> scale[1];
     const i64 rows = columnwise ? 8 : 1, cols = columnwise ? 1 : 8;
-    reference::quantize_block_row<recipe, In>(dense<const In>(weights, rows, cols), 0, dense(codes, rows, cols), dense(scale, 1, 1),
-                                              recipe::num.amax_floor);
+    reference::quantize_block_row<recipe, In>(dense<const In>(weights, rows, cols), 0, dense(codes, rows, cols),
+                                              dense(scale, 1, 1), recipe::num.amax_floor);
     q.amax = amax < recipe::num.amax_floor ? recipe::num.amax_floor : amax;
     const oracle::answer a = oracle::ask(q);
     u32 stored = 0;
@@ -73,7 +75,8 @@ template <class Preset, class In> static i64 differences(i64 blocks, unsigned se
     for (int i = 0; i < 8; ++i) same = same && codes[i] == oracle::code_of(q, a, x[i], nan);
     if (same) continue;
     if (++wrong <= 3) {
-      std::printf("%s %s: amax %08X scale %08X, expected %08X\n", q.name.c_str(), q.scale.c_str(), bits_of(amax), stored, a.stored);
+      std::printf("%s %s: amax %08X scale %08X, expected %08X\n", q.name.c_str(), q.scale.c_str(), bits_of(amax),
+                  stored, a.stored);
       for (int i = 0; i < 8; ++i)
         std::printf("  %08X: %02X, expected %02X\n", bits_of(x[i]), codes[i], oracle::code_of(q, a, x[i], nan));
     }

@@ -89,9 +89,10 @@ TEST_CASE("every preset has the grid id it was released with") {
 
 TEST_CASE("the canonical text says everything that decides a byte, and its hash is FNV-1a") {
   const auto canonical = detail::grid_text<presets::vllm_block::recipe>(1e-10f);
-  CHECK(text(canonical.view()) ==
-        "fp8wire grid 1;element=e4m3fn/nan=-max;block=128x128;rule=s=amax/max;x/s;nan=ignored;stored=f32;floor=2EDBE6FF;"
-        "edge=zero;minus_zero=kept;f32=direct");
+  CHECK(
+      text(canonical.view()) ==
+      "fp8wire grid 1;element=e4m3fn/nan=-max;block=128x128;rule=s=amax/max;x/s;nan=ignored;stored=f32;floor=2EDBE6FF;"
+      "edge=zero;minus_zero=kept;f32=direct");
   u64 state = 14695981039346656037u;
   for (const char c : canonical.view()) state = (state ^ static_cast<u8>(c)) * 1099511628211u;
   CHECK(grid_id<presets::vllm_block::recipe>() == state);
@@ -104,14 +105,17 @@ TEST_CASE("presets of one grid share its id, and no two different recipes do") {
   static_assert(std::same_as<presets::deepgemm_block_e8m0::recipe, presets::deepgemm_block_cpu_e8m0::recipe>);
   std::set<u64> ids;
   std::size_t aliases = 0;
-  presets::for_each([&]<class Preset>() { if (!ids.insert(grid_id<typename Preset::recipe>()).second) ++aliases; });
+  presets::for_each([&]<class Preset>() {
+    if (!ids.insert(grid_id<typename Preset::recipe>()).second) ++aliases;
+  });
   CHECK(aliases == 4);
   using te = presets::te_block::recipe;
   ids.clear();
   ids.insert({grid_id<te>(), grid_id<te>(1e-4f), grid_id<with_numerics<te, numerics{.edge = edge_pad::last_element}>>(),
               grid_id<with_numerics<te, numerics{.keep_negative_zero = false}>>(),
-              grid_id<with_numerics<te, numerics{.f32_through_bf16 = true}>>(), grid_id<recipe<e5m2, te::block, te::rule>>(),
-              grid_id<recipe<e4m3fnuz, te::block, te::rule>>(), grid_id<recipe<te::element, block<64, 64>, te::rule>>(),
+              grid_id<with_numerics<te, numerics{.f32_through_bf16 = true}>>(),
+              grid_id<recipe<e5m2, te::block, te::rule>>(), grid_id<recipe<e4m3fnuz, te::block, te::rule>>(),
+              grid_id<recipe<te::element, block<64, 64>, te::rule>>(),
               grid_id<recipe<te::element, te::block, rules::nan_poisons<te::rule>>>(),
               grid_id<recipe<e4m3_as<casts::ml_dtypes>, te::block, te::rule>>()});
   CHECK(ids.size() == 10);
@@ -120,11 +124,30 @@ TEST_CASE("presets of one grid share its id, and no two different recipes do") {
 }
 
 TEST_CASE("every name of the programs' contract exists") {
-  const char* names[] = {"te-block", "te-sharded", "te-mxfp8", "te-mxfp8-fma", "vllm-block", "skyrl-block", "skyrl-block-cpu",
-                         "deepgemm-block", "deepgemm-block-cpu", "triton-block", "sgl-kernel-block", "nemo-block", "torchao-block",
-                         "compressed-tensors-block", "compressed-tensors-mxfp8", "vllm-mxfp8-fallback", "nemo-mxfp8", "skyrl-mxfp8",
-                         "flashinfer-mxfp8", "torchao-mxfp8-floor", "torchao-mxfp8-rceil", "torchao-mxfp8-ceil",
-                         "torchao-mxfp8-even", "ocp-mxfp8"};
+  const char* names[] = {"te-block",
+                         "te-sharded",
+                         "te-mxfp8",
+                         "te-mxfp8-fma",
+                         "vllm-block",
+                         "skyrl-block",
+                         "skyrl-block-cpu",
+                         "deepgemm-block",
+                         "deepgemm-block-cpu",
+                         "triton-block",
+                         "sgl-kernel-block",
+                         "nemo-block",
+                         "torchao-block",
+                         "compressed-tensors-block",
+                         "compressed-tensors-mxfp8",
+                         "vllm-mxfp8-fallback",
+                         "nemo-mxfp8",
+                         "skyrl-mxfp8",
+                         "flashinfer-mxfp8",
+                         "torchao-mxfp8-floor",
+                         "torchao-mxfp8-rceil",
+                         "torchao-mxfp8-ceil",
+                         "torchao-mxfp8-even",
+                         "ocp-mxfp8"};
   for (const char* name : names) {
     CAPTURE(name);
     CHECK(presets::visit(name, "", []<class Preset>() {}));

@@ -34,7 +34,8 @@ template <any_recipe Recipe, class In> static void check_shape(i64 rows, i64 col
   CAPTURE(rows);
   CAPTURE(cols);
   CAPTURE(batch);
-  const auto weights = noise<In>(static_cast<std::size_t>(batch * rows * cols), static_cast<unsigned>(rows * 131 + cols));
+  const auto weights =
+      noise<In>(static_cast<std::size_t>(batch * rows * cols), static_cast<unsigned>(rows * 131 + cols));
   pair_of<Recipe> out(rows, cols, batch);
   const auto in = dense(weights.data(), rows, cols, batch);
   CHECK(quantize<Recipe, In>(in, out.view()).finite());
@@ -51,7 +52,8 @@ template <any_recipe Recipe, class In> static void check_shape(i64 rows, i64 col
         const i64 height = Recipe::block::rows, width = Recipe::block::cols;
         const float scale = to_float(out.view().scales(b, row / height, col / width));
         volatile float product = Recipe::element::decode(out.view().codes(b, row, col)) * scale;
-        if (bits_of(back[static_cast<std::size_t>((b * rows + row) * cols + col)]) != bits_of(product)) FAIL_CHECK("dequantize");
+        if (bits_of(back[static_cast<std::size_t>((b * rows + row) * cols + col)]) != bits_of(product))
+          FAIL_CHECK("dequantize");
       }
 }
 
@@ -74,7 +76,8 @@ TEST_CASE("empty tensors are quantized to nothing") {
     const auto in = dense(static_cast<const float*>(nullptr), shapes[i][0], shapes[i][1], shapes[i][2]);
     CHECK(quantize<block_recipe, float>(in, out.view()).finite());
     CHECK_FALSE(verify<block_recipe, float>(in, out.view()).found);
-    dequantize<block_recipe, float>(out.view(), dense(static_cast<float*>(nullptr), shapes[i][0], shapes[i][1], shapes[i][2]));
+    dequantize<block_recipe, float>(out.view(),
+                                    dense(static_cast<float*>(nullptr), shapes[i][0], shapes[i][1], shapes[i][2]));
   }
 }
 
@@ -153,7 +156,8 @@ TEST_CASE("any block shape: rows, columns, the tensor, 64x64") {
     CHECK(out.view().scales.cols == across);
     quantize<shaped, float>(dense(weights.data(), 70, 90), out.view());
     const i64 height = (70 + down - 1) / down, width = (90 + across - 1) / across;
-    const i64 block_height = Block::rows == whole ? 70 : Block::rows, block_width = Block::cols == whole ? 90 : Block::cols;
+    const i64 block_height = Block::rows == whole ? 70 : Block::rows,
+              block_width = Block::cols == whole ? 90 : Block::cols;
     for (i64 r = 0; r < down; ++r)
       for (i64 c = 0; c < across; ++c) {
         float amax = 0;
@@ -177,7 +181,9 @@ TEST_CASE("any block shape: rows, columns, the tensor, 64x64") {
 
 TEST_CASE("the first NaN or Inf is found by its logical index, and bytes are written all the same") {
   std::vector<float> weights(3 * 130 * 40, 0.5f);
-  const auto at = [&](i64 b, i64 row, i64 col) -> float& { return weights[static_cast<std::size_t>((b * 130 + row) * 40 + col)]; };
+  const auto at = [&](i64 b, i64 row, i64 col) -> float& {
+    return weights[static_cast<std::size_t>((b * 130 + row) * 40 + col)];
+  };
   at(2, 1, 1) = float_of(f32::nan);
   at(1, 129, 3) = float_of(f32::infinity);
   pair_of<block_recipe> out(130, 40, 3);
@@ -220,13 +226,16 @@ TEST_CASE("wrong shapes and floors are refused with both numbers, before any wri
   pair_of<block_recipe> good(130, 130);
   auto out = good.view();
   out.scales.rows = 3;
-  CHECK(refusal([&] { quantize<block_recipe, float>(in, out); }) == "scales: rows differ from the block grid: got 3, expected 2");
+  CHECK(refusal([&] { quantize<block_recipe, float>(in, out); }) ==
+        "scales: rows differ from the block grid: got 3, expected 2");
   out = good.view();
   out.codes.cols = 129;
-  CHECK(refusal([&] { quantize<block_recipe, float>(in, out); }) == "codes: columns differ from the weights: got 129, expected 130");
+  CHECK(refusal([&] { quantize<block_recipe, float>(in, out); }) ==
+        "codes: columns differ from the weights: got 129, expected 130");
   out = good.view();
   out.codes.batch = 2;
-  CHECK(refusal([&] { quantize<block_recipe, float>(in, out); }) == "codes: batch differs from the weights: got 2, expected 1");
+  CHECK(refusal([&] { quantize<block_recipe, float>(in, out); }) ==
+        "codes: batch differs from the weights: got 2, expected 1");
   for (const float floor : {-1.0f, float_of(f32::infinity), float_of(f32::nan)})
     CHECK(refusal([&] { quantize<block_recipe, float>(in, good.view(), floor); }).find("amax floor") == 0);
   auto huge = in;
@@ -280,7 +289,8 @@ static constexpr bool comes_back() {
   const pair_view<presets::te_block::recipe> pair{dense(out.codes, 2, 2), dense(out.scales, 1, 1)};
   float back[4] = {};
   dequantize<presets::te_block::recipe, float>(pair, dense(back, 2, 2));
-  return back[0] == 448.0f && back[1] == -1.0f && !verify<presets::te_block::recipe, float>(dense(weights, 2, 2), pair).found;
+  return back[0] == 448.0f && back[1] == -1.0f &&
+         !verify<presets::te_block::recipe, float>(dense(weights, 2, 2), pair).found;
 }
 TEST_CASE("quantize, dequantize and verify are constant expressions") {
   static_assert(at_compile_time().codes[0] == 0x7E && at_compile_time().codes[1] == 0xB8);

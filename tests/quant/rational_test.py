@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every preset against exact rational arithmetic. Usage: rational_test.py QUANTIZE_FILE
 
-Floats are Fractions here and every rounding is spelled out, so that neither a compiler nor a processor can be wrong about
+Floats are Fractions here and every rounding is spelled out, so that neither a compiler nor a processor can be wrong
+about
 them. Blocks are rows of eight weights: edge cases, and random ones of every magnitude.
 """
+
 import os
 import random
 import re
@@ -64,7 +66,11 @@ class Format:
 
         def value(code):
             field, mantissa = code >> mantissa_bits, code & (one - 1)
-            return Fraction(mantissa, one) * two_to(1 - bias) if field == 0 else (1 + Fraction(mantissa, one)) * two_to(field - bias)
+            return (
+                Fraction(mantissa, one) * two_to(1 - bias)
+                if field == 0
+                else (1 + Fraction(mantissa, one)) * two_to(field - bias)
+            )
 
         self.values = [value(code) for code in range(largest + 2)]
         self.max = self.values[largest]
@@ -115,7 +121,9 @@ def rule(name, scale, form, amax, input_max):
         return s, one, s
     if name.startswith("deepgemm-block") and scale != "fp32":
         return power(max(-126, min(127, log2_up(over(amax, top)))))
-    if name in ("vllm-block", "skyrl-block-cpu", "deepgemm-block-cpu") or (name == "compressed-tensors-block" and scale == "fp32"):
+    if name in ("vllm-block", "skyrl-block-cpu", "deepgemm-block-cpu") or (
+        name == "compressed-tensors-block" and scale == "fp32"
+    ):
         s = over(amax, top) or (two_to(-23) if name.startswith("compressed") else one)
         return (s, over(one, s), one) if name == "deepgemm-block-cpu" else (s, one, s)
     if name == "compressed-tensors-block":
@@ -125,7 +133,9 @@ def rule(name, scale, form, amax, input_max):
         s = times(amax, rcp)
         if name == "skyrl-block":
             return s, one, s
-        m = {"sgl-kernel-block": over(top, amax), "sglang-approx-block": times(top, over(one, amax))}.get(name, over(one, s))
+        m = {"sgl-kernel-block": over(top, amax), "sglang-approx-block": times(top, over(one, amax))}.get(
+            name, over(one, s)
+        )
         return s, m, one
     if name == "nemo-block" and scale == "fp32":
         m = times(top, over(one, amax)) if amax else one
@@ -168,12 +178,43 @@ def to_bits(x):
 
 
 def blocks(count, bf16):
-    edges = [0, 1, 0x400000, 0x400001, 0x7FFFFF, 0x800000, 0x3E00000, 0x3E00001, 0x4600000, 0x4600001, 0x4DFFFFF, 0x4E00000,
-             0x2B8CBCCC, 0x2EDBE6FF, 0x38D1B717, 0x3F9A0000, 0x3FA80000, 0x3FC40000, 0x3FCC0000, 0x3F8A0000, 0x3FE00000, 0x3FE00001,
-             0x43E00000, 0x43E80001, 0x7F600000, 0x7F780000, 0x7F7F0000, 0x7F7FFFFF]
+    edges = [
+        0,
+        1,
+        0x400000,
+        0x400001,
+        0x7FFFFF,
+        0x800000,
+        0x3E00000,
+        0x3E00001,
+        0x4600000,
+        0x4600001,
+        0x4DFFFFF,
+        0x4E00000,
+        0x2B8CBCCC,
+        0x2EDBE6FF,
+        0x38D1B717,
+        0x3F9A0000,
+        0x3FA80000,
+        0x3FC40000,
+        0x3FCC0000,
+        0x3F8A0000,
+        0x3FE00000,
+        0x3FE00001,
+        0x43E00000,
+        0x43E80001,
+        0x7F600000,
+        0x7F780000,
+        0x7F7F0000,
+        0x7F7FFFFF,
+    ]
     made = []
     for i in range(count):
-        amax = edges[i] if i < len(edges) else random.getrandbits(23) | random.choice((random.randrange(255), random.randrange(100, 140))) << 23
+        amax = (
+            edges[i]
+            if i < len(edges)
+            else random.getrandbits(23) | random.choice((random.randrange(255), random.randrange(100, 140))) << 23
+        )
         row = [amax | random.getrandbits(1) << 31]
         for _ in range(7):
             field = max(0, (amax >> 23) - random.randrange(16))
@@ -194,11 +235,15 @@ def check(program, preset, bf16, count=150):
     nan = 0xFE if "nan=-max" in element else 0x7E if "nan=signed_max" in element else 0x7F
     step = 2 if bf16 else 4
     for i in range(count):
-        part = raw[i * 8 * step:(i + 1) * 8 * step]
+        part = raw[i * 8 * step : (i + 1) * 8 * step]
         shape = ("8", "1") if width == 1 else ("1", "8")
-        out = subprocess.run([program, name, scale, element, block, "bf16" if bf16 else "f32", *shape], input=part,
-                             capture_output=True, check=True).stdout
-        weights = data[i * 8:(i + 1) * 8]
+        out = subprocess.run(
+            [program, name, scale, element, block, "bf16" if bf16 else "f32", *shape],
+            input=part,
+            capture_output=True,
+            check=True,
+        ).stdout
+        weights = data[i * 8 : (i + 1) * 8]
         amax = max([fp32(b & 0x7FFFFFFF) for b in weights] + [fp32(int(floor, 16))])
         if name == "nemo-block":
             amax = max(amax, fp32(weights[-1] & 0x7FFFFFFF))
@@ -214,25 +259,43 @@ def check(program, preset, bf16, count=150):
             if name == "compressed-tensors-block" and scale == "bf16":
                 y = rounded(y, 8, -133)
             expected.append(nan if y == "nan" else form.code(y, "ties=away" in element) | sign)
-        scale_bytes = {"F32": lambda: struct.pack("<I", to_bits(s)), "BF16": lambda: struct.pack("<H", to_bits(s) >> 16),
-                       "F8_E8M0": lambda: bytes([log2_down(s) + 127])}[stored]()
+        scale_bytes = {
+            "F32": lambda: struct.pack("<I", to_bits(s)),
+            "BF16": lambda: struct.pack("<H", to_bits(s) >> 16),
+            "F8_E8M0": lambda: bytes([log2_down(s) + 127]),
+        }[stored]()
         if out != bytes(expected) + scale_bytes:
-            wrong.append("%s %s %s: %s gave %s, exactly %s" % (name, scale, "bf16" if bf16 else "f32", ["%08X" % b for b in weights],
-                                                              out.hex(), (bytes(expected) + scale_bytes).hex()))
+            wrong.append(
+                "%s %s %s: %s gave %s, exactly %s"
+                % (
+                    name,
+                    scale,
+                    "bf16" if bf16 else "f32",
+                    ["%08X" % b for b in weights],
+                    out.hex(),
+                    (bytes(expected) + scale_bytes).hex(),
+                )
+            )
     return wrong
 
 
 def main():
     program, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 60
     random.seed(20)
-    presets = [line.split("\t") for line in subprocess.run([program, "--list"], capture_output=True, text=True,
-                                                           check=True).stdout.splitlines()]
+    presets = [
+        line.split("\t")
+        for line in subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.splitlines()
+    ]
     wrong = [fault for preset in presets for bf16 in (False, True) for fault in check(program, preset, bf16, count)]
     page = open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "numerics.md"), encoding="utf-8").read()
     for name, scale, element, block, _, _, grid, _ in presets:
-        row = r"^\| `%s`[^|]*\| %s \| %s \| %s \|.*\| %s \|" % tuple(map(re.escape, (name, scale, element, block, grid)))
+        row = r"^\| `%s`[^|]*\| %s \| %s \| %s \|.*\| %s \|" % tuple(
+            map(re.escape, (name, scale, element, block, grid))
+        )
         if not re.search(row, page, re.MULTILINE):
-            wrong.append("docs/numerics.md has no row for %s %s %s %s with grid id %s" % (name, scale, element, block, grid))
+            wrong.append(
+                "docs/numerics.md has no row for %s %s %s %s with grid id %s" % (name, scale, element, block, grid)
+            )
     print("\n".join(wrong[:20]))
     print("%d presets, %d blocks each, %d wrong" % (len(presets), 2 * count, len(wrong)))
     return 1 if wrong or len(presets) < 40 else 0

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When quantizing what was dequantized gives the same bytes back, and when it does not: why the sync path forwards bytes.
+// When quantizing what was dequantized gives the same bytes back, and when it does not: why the sync path forwards
+// bytes.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -52,7 +53,8 @@ TEST_CASE("FP32 scales do not always survive: 448 * s / 448 rounds") {
     return bits_of(again.scales[0]) == scale;
   };
   CHECK(survives(0x3FC00000u));  // 1.5
-  for (const u32 scale : {0x3FBC0A74u, 0x3FA3C614u, 0x3FA507F4u, 0x3F953E0Cu, 0x3F92A65Cu, 0x3FAB4034u}) CHECK_FALSE(survives(scale));
+  for (const u32 scale : {0x3FBC0A74u, 0x3FA3C614u, 0x3FA507F4u, 0x3F953E0Cu, 0x3F92A65Cu, 0x3FAB4034u})
+    CHECK_FALSE(survives(scale));
   std::mt19937 random(1);
   int moved = 0, below = 0;
   for (int i = 0; i < 20000; ++i) {
@@ -71,7 +73,8 @@ TEST_CASE("powers of two survive as values, unless the amax floor raises them") 
     const std::vector<float> weights{largest * scale, 0.40625f * scale, -0.001953125f * scale};
     auto out = test::quantized<pow2, float>(weights, 1, 3);
     bool exact = true;
-    for (std::size_t i = 0; i < 3; ++i) exact = exact && reference::decode<pow2>(out.codes[i], out.scales[0]) == weights[i];
+    for (std::size_t i = 0; i < 3; ++i)
+      exact = exact && reference::decode<pow2>(out.codes[i], out.scales[0]) == weights[i];
     return std::pair{static_cast<int>(bits_of(out.scales[0]) >> 23), exact};
   };
   CHECK(again(127, 448.0f) == std::pair{127, true});

@@ -16,11 +16,15 @@ template <any_recipe Recipe> struct pair_of {
   std::vector<u8> codes;
   std::vector<stored_t<Recipe>> scales;
   pair_of(i64 r, i64 c, i64 b = 1)
-      : batch(b), rows(r), cols(c), codes(static_cast<std::size_t>(b * r * c), 0xA5),
-        scales(static_cast<std::size_t>(b * scale_rows<typename Recipe::block>(r) * scale_cols<typename Recipe::block>(c))) {}
+      : batch(b),
+        rows(r),
+        cols(c),
+        codes(static_cast<std::size_t>(b * r * c), 0xA5),
+        scales(static_cast<std::size_t>(b * scale_rows<typename Recipe::block>(r) *
+                                        scale_cols<typename Recipe::block>(c))) {}
   pair_view<Recipe> view() {
-    return {dense(codes.data(), rows, cols, batch),
-            dense(scales.data(), scale_rows<typename Recipe::block>(rows), scale_cols<typename Recipe::block>(cols), batch)};
+    return {dense(codes.data(), rows, cols, batch), dense(scales.data(), scale_rows<typename Recipe::block>(rows),
+                                                          scale_cols<typename Recipe::block>(cols), batch)};
   }
 };
 

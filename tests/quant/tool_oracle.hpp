@@ -103,7 +103,8 @@ inline answer ask(const question& q) {
     if (q.scale == "e8m0") byte(exponent);
     else fp32(two_to(exponent));
     a.multiplier = two_to(-exponent);
-  } else if (q.name == "vllm-block" || q.name == "skyrl-block-cpu" || (q.name == "compressed-tensors-block" && q.scale == "fp32")) {
+  } else if (q.name == "vllm-block" || q.name == "skyrl-block-cpu" ||
+             (q.name == "compressed-tensors-block" && q.scale == "fp32")) {
     float s = over(q.amax, max);
     if (s == 0) s = q.name == "compressed-tensors-block" ? two_to(-23) : 1;
     fp32(s);
@@ -114,8 +115,8 @@ inline answer ask(const question& q) {
     a.stored = as_bits(s) >> 16;
     a.divisor = s;
     a.quotient_in_bf16 = true;
-  } else if (q.name == "skyrl-block" || q.name == "deepgemm-block" || q.name == "triton-block" || q.name == "sgl-kernel-block" ||
-             q.name == "sglang-approx-block" || q.name == "deepgemm-block-cpu") {
+  } else if (q.name == "skyrl-block" || q.name == "deepgemm-block" || q.name == "triton-block" ||
+             q.name == "sgl-kernel-block" || q.name == "sglang-approx-block" || q.name == "deepgemm-block-cpu") {
     const float s = q.name == "deepgemm-block-cpu" ? over(q.amax, max) : times(q.amax, reciprocal_max);
     fp32(s);
     if (q.name == "skyrl-block") a.divisor = s;
@@ -149,7 +150,8 @@ inline answer ask(const question& q) {
     if (starts("compressed-tensors")) rounded += unit / 4;
     int exponent = -127;
     if (rounded >= std::ldexp(1.0, -126)) exponent = std::ilogb(rounded);
-    if (q.name == "torchao-mxfp8-ceil" && q.amax != 0 && (exponent == -127 || rounded != std::ldexp(1.0, exponent))) ++exponent;
+    if (q.name == "torchao-mxfp8-ceil" && q.amax != 0 && (exponent == -127 || rounded != std::ldexp(1.0, exponent)))
+      ++exponent;
     exponent = exponent - p < -127 ? -127 : exponent - p;
     byte(exponent);
     if (starts("torchao") && exponent == -127) a.multiplier = two_to(126);

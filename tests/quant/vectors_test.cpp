@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors computed elsewhere: Transformer Engine's by emulation with CUDA's own casts, the E8M0 tables by exact rational
-// arithmetic, and the worked cases of docs/numerics.md.
+// Vectors computed elsewhere: Transformer Engine's by emulation with CUDA's own casts, the E8M0 tables by exact
+// rational arithmetic, and the worked cases of docs/numerics.md.
 #include <doctest/doctest.h>
 
 #include <fstream>
@@ -231,9 +231,9 @@ TEST_CASE("worked numeric cases") {
   CHECK(bits_of(ieee::div(448.0f, float_of(0x03E00001u))) < f32::infinity);
   // A scale one unit above 2^20: bits say 2^21, ceil(log2f()) would say 2^20.
   CHECK(byte_of<presets::skyrl_mxfp8::recipe>(0x4DE00001u) == 148);
-  const std::pair<u32, int> table[] = {{0x3FDFFFFFu, 119}, {0x3FE00000u, 119}, {0x3FE00001u, 120}, {0x43DFFFFFu, 127},
-                                       {0x43E00000u, 127}, {0x43E00001u, 128}, {0x455FFFFFu, 130}, {0x45600000u, 130},
-                                       {0x45600001u, 131}};
+  const std::pair<u32, int> table[] = {{0x3FDFFFFFu, 119}, {0x3FE00000u, 119}, {0x3FE00001u, 120},
+                                       {0x43DFFFFFu, 127}, {0x43E00000u, 127}, {0x43E00001u, 128},
+                                       {0x455FFFFFu, 130}, {0x45600000u, 130}, {0x45600001u, 131}};
   for (const auto& [amax, byte] : table) {
     CHECK(byte_of<presets::skyrl_mxfp8::recipe>(amax) == byte);
     CHECK(byte_of<presets::te_mxfp8::recipe>(amax) == byte);

@@ -4,7 +4,8 @@
 
 usage: peers.py --program QUANTIZE_FILE [--venv FOLDER] [--blocks N] [--small] [--markdown FILE]
 
-The peers (torch, torchao, compressed-tensors, ml_dtypes) are installed from PyPI into their own virtual environment, which
+The peers (torch, torchao, compressed-tensors, ml_dtypes) are installed from PyPI into their own virtual environment,
+which
 this script then runs itself in. --small takes ml_dtypes alone and fewer numbers, for every day. Exit status: 0 no
 unexplained mismatch, 1 mismatches, 77 the packages cannot be had.
 """
@@ -33,16 +34,17 @@ def arguments():
 def enter_environment(options):
     """Makes the virtual environment and runs this script again inside it; returns its exit status."""
     wanted = SMALL if options.small else FULL
-    folder = options.venv or os.path.join(os.path.dirname(os.path.abspath(options.program)),
-                                          "peers-small" if options.small else "peers")
+    folder = options.venv or os.path.join(
+        os.path.dirname(os.path.abspath(options.program)), "peers-small" if options.small else "peers"
+    )
     python = os.path.join(folder, "bin", "python")
-    check = "import importlib.metadata as m\n" + "".join(
-        "m.version(%r)\n" % name.split("==")[0] for name in wanted)
+    check = "import importlib.metadata as m\n" + "".join("m.version(%r)\n" % name.split("==")[0] for name in wanted)
     if not os.path.exists(python) or subprocess.run([python, "-c", check], capture_output=True).returncode != 0:
         made = subprocess.run([sys.executable, "-m", "venv", folder], capture_output=True, text=True)
         if made.returncode == 0:
-            made = subprocess.run([python, "-m", "pip", "install", "--quiet", "--retries", "1", *wanted],
-                                  capture_output=True, text=True)
+            made = subprocess.run(
+                [python, "-m", "pip", "install", "--quiet", "--retries", "1", *wanted], capture_output=True, text=True
+            )
         if made.returncode != 0:
             print("skipped: the peers cannot be installed from PyPI:", (made.stderr or made.stdout).strip()[-300:])
             return 77
@@ -83,8 +85,12 @@ class Table:
             line[1] += scales
             line[2] += codes
             line[3] = line[3] or note
-        lines = ["Versions: " + ", ".join(versions) + ".", "",
-                 "| preset | peer | input | compared | scales differ | codes differ | why |", "|---|---|---|--:|--:|--:|---|"]
+        lines = [
+            "Versions: " + ", ".join(versions) + ".",
+            "",
+            "| preset | peer | input | compared | scales differ | codes differ | why |",
+            "|---|---|---|--:|--:|--:|---|",
+        ]
         lines += ["| %s | %s | %s | %d | %d | %d | %s |" % (*key, *line) for key, line in merged.items()]
         return "\n".join(lines) + "\n"
 
@@ -94,16 +100,28 @@ def encoders_numpy(ours, table, count):
     import numpy as np
 
     random = np.random.default_rng(1)
-    bits = np.concatenate([np.arange(0, 1 << 32, 1 << 16, dtype=np.uint64), random.integers(0, 1 << 32, count, dtype=np.uint64)])
+    bits = np.concatenate(
+        [np.arange(0, 1 << 32, 1 << 16, dtype=np.uint64), random.integers(0, 1 << 32, count, dtype=np.uint64)]
+    )
     bits = bits.astype(np.uint32)
     values = bits.view(np.float32)
     with np.errstate(all="ignore"):
-        for name, dtype in (("e4m3-ml_dtypes", ml_dtypes.float8_e4m3fn), ("e5m2-ml_dtypes", ml_dtypes.float8_e5m2),
-                            ("e4m3fnuz-ml_dtypes", ml_dtypes.float8_e4m3fnuz),
-                            ("e5m2fnuz-ml_dtypes", ml_dtypes.float8_e5m2fnuz)):
+        for name, dtype in (
+            ("e4m3-ml_dtypes", ml_dtypes.float8_e4m3fn),
+            ("e5m2-ml_dtypes", ml_dtypes.float8_e5m2),
+            ("e4m3fnuz-ml_dtypes", ml_dtypes.float8_e4m3fnuz),
+            ("e5m2fnuz-ml_dtypes", ml_dtypes.float8_e5m2fnuz),
+        ):
             theirs = values.astype(dtype).view(np.uint8)
             mine = np.frombuffer(ours.run(["--encode", name], bits.tobytes()), np.uint8)
-            table.add(name.split("-")[0], "ml_dtypes astype", "FP32 patterns, NaN too", len(bits), 0, int((theirs != mine).sum()))
+            table.add(
+                name.split("-")[0],
+                "ml_dtypes astype",
+                "FP32 patterns, NaN too",
+                len(bits),
+                0,
+                int((theirs != mine).sum()),
+            )
 
 
 def main_inside(options):
@@ -139,11 +157,18 @@ def with_torch(ours, table, blocks):
     # ---- torch's own conversions
     bits = torch.cat([torch.arange(0, 1 << 16, dtype=torch.int64) << 16, torch.randint(0, 1 << 32, (1 << 24,))])
     bits = torch.where(bits >= 1 << 31, bits - (1 << 32), bits).to(torch.int32)
-    for name, dtype in (("e4m3-torch", f8), ("e5m2-torch", torch.float8_e5m2), ("e4m3fnuz-torch", torch.float8_e4m3fnuz),
-                        ("e5m2fnuz-torch", torch.float8_e5m2fnuz), ("e8m0-torch", torch.float8_e8m0fnu)):
+    for name, dtype in (
+        ("e4m3-torch", f8),
+        ("e5m2-torch", torch.float8_e5m2),
+        ("e4m3fnuz-torch", torch.float8_e4m3fnuz),
+        ("e5m2fnuz-torch", torch.float8_e5m2fnuz),
+        ("e8m0-torch", torch.float8_e8m0fnu),
+    ):
         theirs = bits.view(f32).to(dtype).view(torch.uint8).numpy()
         mine = np.frombuffer(ours.run(["--encode", name], bits.numpy().tobytes()), np.uint8)
-        table.add(name.split("-")[0], "torch.Tensor.to", "FP32 patterns, NaN too", len(theirs), 0, int((theirs != mine).sum()))
+        table.add(
+            name.split("-")[0], "torch.Tensor.to", "FP32 patterns, NaN too", len(theirs), 0, int((theirs != mine).sum())
+        )
 
     # ---- data: one block a row
     def random_blocks(kind, width, dtype):
@@ -155,9 +180,33 @@ def with_torch(ours, table, blocks):
             x = torch.randn(count, width).double() * torch.exp2(exponent)
             return x.clamp(-3e38, 3e38).float().to(dtype)
         # Edge amaxima beside small, equal and zero neighbours, every finite BF16 magnitude among them.
-        special = [0, 1, 0x400000, 0x400001, 0x7FFFFF, 0x800000, 0x3800000, 0x3E00000, 0x3E00001, 0x4600000, 0x4600001, 0x4DFFFFF,
-                   0x4E00000, 0x2B8CBCCC, 0x2EDBE6FF, 0x38D1B717, 0x3B124925, 0x3F800000, 0x3FE00000, 0x3FE00001, 0x43E00000,
-                   0x43E80001, 0x7F600000, 0x7F780000, 0x7F7F0000]
+        special = [
+            0,
+            1,
+            0x400000,
+            0x400001,
+            0x7FFFFF,
+            0x800000,
+            0x3800000,
+            0x3E00000,
+            0x3E00001,
+            0x4600000,
+            0x4600001,
+            0x4DFFFFF,
+            0x4E00000,
+            0x2B8CBCCC,
+            0x2EDBE6FF,
+            0x38D1B717,
+            0x3B124925,
+            0x3F800000,
+            0x3FE00000,
+            0x3FE00001,
+            0x43E00000,
+            0x43E80001,
+            0x7F600000,
+            0x7F780000,
+            0x7F7F0000,
+        ]
         amax = torch.tensor(special + [m << 16 for m in range(0x7F80)], dtype=torch.int32).view(f32)
         x = amax[:, None] * torch.rand(len(amax), width)
         x[:, 0], x[:, 1], x[:, 2], x[:, 3] = amax, -amax, 0.0, -0.0
@@ -172,8 +221,18 @@ def with_torch(ours, table, blocks):
         x[3::4, 4], x[3::4, 5] = float("nan"), float("inf")
         return x.to(dtype)
 
-    def compare(preset, scale, peer_name, peer, width, dtypes=(torch.bfloat16, f32), shape=None, explained=None, kinds=None,
-                stored=np.uint32):
+    def compare(
+        preset,
+        scale,
+        peer_name,
+        peer,
+        width,
+        dtypes=(torch.bfloat16, f32),
+        shape=None,
+        explained=None,
+        kinds=None,
+        stored=np.uint32,
+    ):
         """peer(x) -> codes, scales of x: a block a row (or a matrix of that shape)."""
         for dtype in dtypes:
             tag = {torch.bfloat16: "bf16", f32: "f32", torch.float16: "f16"}[dtype]
@@ -195,8 +254,8 @@ def with_torch(ours, table, blocks):
                 rows, cols = shape if shape else (1, x.numel())
                 raw = x.contiguous().view(torch.int32 if dtype == f32 else torch.int16).numpy().tobytes()
                 out = ours.run([preset, scale, "-", "-", tag, rows, cols], raw)
-                mine_codes = np.frombuffer(out[:x.numel()], np.uint8)
-                mine_scales = np.frombuffer(out[x.numel():], stored)
+                mine_codes = np.frombuffer(out[: x.numel()], np.uint8)
+                mine_scales = np.frombuffer(out[x.numel() :], stored)
                 assert len(mine_scales) == len(scales), (preset, len(mine_scales), len(scales))
                 # NaN has no sign here, and one payload.
                 canonical = lambda c: np.where((c & 0x7F) == 0x7F, 0x7F, c)
@@ -213,8 +272,15 @@ def with_torch(ours, table, blocks):
                     by_row = wrong_scales | wrong_codes.reshape(len(x), -1).any(axis=1)
                     note = explained(x[torch.from_numpy(by_row)])
                 where = "%s %s" % (tag, "x".join(map(str, shape)) if shape else kind)
-                table.add(preset + ("" if scale == "-" else " (%s)" % scale), peer_name, where, x.numel(),
-                          int(wrong_scales.sum()), int(wrong_codes.sum()), note)
+                table.add(
+                    preset + ("" if scale == "-" else " (%s)" % scale),
+                    peer_name,
+                    where,
+                    x.numel(),
+                    int(wrong_scales.sum()),
+                    int(wrong_codes.sum()),
+                    note,
+                )
 
     # ---- explanations that are checked, block by block
     def near_power(quotient, ulps=64):
@@ -290,12 +356,21 @@ def with_torch(ours, table, blocks):
     compare("nemo-block", "-", expression, lambda x: nemo(x, False), 128)
     compare("nemo-block", "pow2", expression, lambda x: nemo(x, True), 128, explained=log2_of_quotient)
     for pow2 in (False, True):
-        compare("nemo-block", "pow2" if pow2 else "fp32", expression + ", padded", lambda x: nemo_matrix(x, pow2), 128,
-                shape=(300, 200), kinds=("gaussian",))
+        compare(
+            "nemo-block",
+            "pow2" if pow2 else "fp32",
+            expression + ", padded",
+            lambda x: nemo_matrix(x, pow2),
+            128,
+            shape=(300, 200),
+            kinds=("gaussian",),
+        )
     compare("skyrl-block-cpu", "-", expression, lambda x: skyrl(x, False), 128)
     compare("skyrl-block-cpu", "pow2", expression, lambda x: skyrl(x, True), 128, explained=log2_of_quotient)
     compare("skyrl-mxfp8", "-", expression, skyrl_mx, 32, explained=log2_of_quotient, kinds=finite, stored=np.uint8)
-    compare("vllm-mxfp8-fallback", "-", expression, lambda x: vllm_mx(x, True), 32, explained=log2_of_amax, stored=np.uint8)
+    compare(
+        "vllm-mxfp8-fallback", "-", expression, lambda x: vllm_mx(x, True), 32, explained=log2_of_amax, stored=np.uint8
+    )
     compare("vllm-mxfp8", "-", expression, lambda x: vllm_mx(x, False), 32, explained=log2_of_quotient, stored=np.uint8)
 
     # ---- torchao
@@ -303,17 +378,37 @@ def with_torch(ours, table, blocks):
     from torchao.prototype.mx_formats.config import ScaleCalculationMode
     from torchao.prototype.mx_formats.mx_tensor import to_mx
 
-    compare("torchao-block", "-", "torchao torch_blockwise_scale_act_quant_lhs",
-            lambda x: blockwise.torch_blockwise_scale_act_quant_lhs(x), 128)
-    compare("torchao-block", "-", "torchao torch_blockwise_scale_weight_quant",
-            lambda x: blockwise.torch_blockwise_scale_weight_quant(x), 128, shape=(1024, 1280), kinds=("gaussian",))
+    compare(
+        "torchao-block",
+        "-",
+        "torchao torch_blockwise_scale_act_quant_lhs",
+        lambda x: blockwise.torch_blockwise_scale_act_quant_lhs(x),
+        128,
+    )
+    compare(
+        "torchao-block",
+        "-",
+        "torchao torch_blockwise_scale_weight_quant",
+        lambda x: blockwise.torch_blockwise_scale_weight_quant(x),
+        128,
+        shape=(1024, 1280),
+        kinds=("gaussian",),
+    )
     for mode in ("FLOOR", "RCEIL", "CEIL", "EVEN"):
+
         def torchao_mx(x, mode=mode):
             scales, codes = to_mx(x, f8, 32, getattr(ScaleCalculationMode, mode))
             return codes, scales
 
-        compare("torchao-mxfp8-" + mode.lower(), "-", "torchao to_mx " + mode, torchao_mx, 32,
-                explained=log2_of_quotient if mode == "RCEIL" else None, stored=np.uint8)
+        compare(
+            "torchao-mxfp8-" + mode.lower(),
+            "-",
+            "torchao to_mx " + mode,
+            torchao_mx,
+            32,
+            explained=log2_of_quotient if mode == "RCEIL" else None,
+            stored=np.uint8,
+        )
 
     # ---- compressed-tensors
     from compressed_tensors.compressors.mx_utils import compress_mx_scale
@@ -321,9 +416,12 @@ def with_torch(ours, table, blocks):
     from compressed_tensors.quantization.lifecycle.forward import quantize as ct_quantize
     from compressed_tensors.quantization.utils.helpers import calculate_qparams
 
-    block_args = QuantizationArgs(num_bits=8, type="float", strategy=QuantizationStrategy.BLOCK, block_structure=[128, 128])
-    mx_args = QuantizationArgs(num_bits=8, type="float", strategy=QuantizationStrategy.GROUP, group_size=32,
-                               scale_dtype=torch.uint8)
+    block_args = QuantizationArgs(
+        num_bits=8, type="float", strategy=QuantizationStrategy.BLOCK, block_structure=[128, 128]
+    )
+    mx_args = QuantizationArgs(
+        num_bits=8, type="float", strategy=QuantizationStrategy.GROUP, group_size=32, scale_dtype=torch.uint8
+    )
 
     def compressed_rows(x, arguments):
         # A row is a block: per-channel arithmetic is the same and takes any number of them.
@@ -341,12 +439,36 @@ def with_torch(ours, table, blocks):
         return codes, compress_mx_scale(scale, torch.uint8)
 
     for dtype, scale, stored in ((torch.bfloat16, "bf16", np.uint16), (f32, "fp32", np.uint32)):
-        compare("compressed-tensors-block", scale, "compressed-tensors calculate_qparams, quantize",
-                lambda x: compressed_rows(x, block_args), 128, dtypes=(dtype,), stored=stored)
-        compare("compressed-tensors-block", scale, "the same with strategy block", compressed_blocks, 128, dtypes=(dtype,),
-                shape=(512, 768), kinds=("gaussian",), stored=stored)
-    compare("compressed-tensors-mxfp8", "-", "compressed-tensors calculate_qparams, compress", compressed_mx, 32, kinds=finite,
-            explained=infinite_scale, stored=np.uint8)
+        compare(
+            "compressed-tensors-block",
+            scale,
+            "compressed-tensors calculate_qparams, quantize",
+            lambda x: compressed_rows(x, block_args),
+            128,
+            dtypes=(dtype,),
+            stored=stored,
+        )
+        compare(
+            "compressed-tensors-block",
+            scale,
+            "the same with strategy block",
+            compressed_blocks,
+            128,
+            dtypes=(dtype,),
+            shape=(512, 768),
+            kinds=("gaussian",),
+            stored=stored,
+        )
+    compare(
+        "compressed-tensors-mxfp8",
+        "-",
+        "compressed-tensors calculate_qparams, compress",
+        compressed_mx,
+        32,
+        kinds=finite,
+        explained=infinite_scale,
+        stored=np.uint8,
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@
 using namespace fp8wire;
 
 static std::string_view word(const char* argument) { return std::strcmp(argument, "-") == 0 ? "" : argument; }
-static void print(std::string_view text, char after) { std::printf("%.*s%c", static_cast<int>(text.size()), text.data(), after); }
+static void print(std::string_view text, char after) {
+  std::printf("%.*s%c", static_cast<int>(text.size()), text.data(), after);
+}
 
 template <any_recipe Recipe> struct outputs {
   std::vector<u8> codes;
@@ -36,7 +38,8 @@ static outputs<Recipe> run(const std::vector<In>& weights, i64 rows, i64 cols, f
   outputs<Recipe> out{std::vector<u8>(static_cast<std::size_t>(rows * cols)),
                       std::vector<stored_t<Recipe>>(static_cast<std::size_t>(down * across))};
   for (i64 row = 0; row < down; ++row)
-    reference::quantize_block_row<Recipe, In>(dense(weights.data(), rows, cols), row, dense(out.codes.data(), rows, cols),
+    reference::quantize_block_row<Recipe, In>(dense(weights.data(), rows, cols), row,
+                                              dense(out.codes.data(), rows, cols),
                                               dense(out.scales.data(), down, across), floor);
   return out;
 }
@@ -61,18 +64,19 @@ static int list() {
     print(recipe::element::id, '\t');
     print(block_name<typename recipe::block>(), '\t');
     print(name_of(input_traits<stored_t<recipe>>::stored_as), '\t');
-    std::printf("%08X\t%016llX\t%d\n", bits_of(recipe::num.amax_floor), static_cast<unsigned long long>(grid_id<recipe>()),
-                Preset::modelled ? 1 : 0);
+    std::printf("%08X\t%016llX\t%d\n", bits_of(recipe::num.amax_floor),
+                static_cast<unsigned long long>(grid_id<recipe>()), Preset::modelled ? 1 : 0);
   });
   return 0;
 }
 
 // Edge cases in every position that matters, then noise of all magnitudes: 256 rows of 160 columns.
 static std::vector<float> edge_weights() {
-  const u32 edges[] = {0,          0x80000000, 1,          0x80000001, 0x00400000, 0x007FFFFF, 0x00800000, 0x03E00000, 0x03E00001,
-                       0x04600000, 0x04600001, 0x04DFFFFF, 0x04E00000, 0x2EDBE6FF, 0x38D1B717, 0x3A800000, 0x3B124925, 0x3F800000,
-                       0x3F880000, 0x3F880001, 0x3FE00000, 0x3FE00001, 0x3FF80000, 0x43E00000, 0x43E80000, 0x43E80001, 0x477FE000,
-                       0x7F600000, 0x7F780000, 0x7F7F0000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0xFFC00000, 0xFF800000, 0x02000000};
+  const u32 edges[] = {0,          0x80000000, 1,          0x80000001, 0x00400000, 0x007FFFFF, 0x00800000, 0x03E00000,
+                       0x03E00001, 0x04600000, 0x04600001, 0x04DFFFFF, 0x04E00000, 0x2EDBE6FF, 0x38D1B717, 0x3A800000,
+                       0x3B124925, 0x3F800000, 0x3F880000, 0x3F880001, 0x3FE00000, 0x3FE00001, 0x3FF80000, 0x43E00000,
+                       0x43E80000, 0x43E80001, 0x477FE000, 0x7F600000, 0x7F780000, 0x7F7F0000, 0x7F7FFFFF, 0x7F800000,
+                       0x7FC00000, 0xFFC00000, 0xFF800000, 0x02000000};
   constexpr std::size_t edge_count = sizeof(edges) / sizeof(edges[0]);
   std::vector<float> weights(256 * 160);
   u64 state = 0x9E3779B97F4A7C15u;
@@ -80,8 +84,10 @@ static std::vector<float> edge_weights() {
     state = state * 6364136223846793005u + 1442695040888963407u;
     const u32 random = static_cast<u32>(state >> 32);
     const std::size_t row = i / 160;
-    // Rows 0..127: blocks of 32 around one edge value. The others: random signs and mantissas, exponents of one row alike.
-    if (row < 128) weights[i] = i % 32 < 3 ? float_of(edges[(i / 32) % edge_count]) : float_of((random & 0x807FFFFFu) | 0x00800000u);
+    // Rows 0..127: blocks of 32 around one edge value. The others: random signs and mantissas, exponents of one row
+    // alike.
+    if (row < 128)
+      weights[i] = i % 32 < 3 ? float_of(edges[(i / 32) % edge_count]) : float_of((random & 0x807FFFFFu) | 0x00800000u);
     else weights[i] = float_of((random & 0x807FFFFFu) | ((static_cast<u32>(row - 128) + (random >> 23) % 4) << 23));
   }
   return weights;
@@ -110,7 +116,8 @@ static int digests() {
     print(Preset::scale, ' ');
     print(Preset::recipe::element::id, ' ');
     print(block_name<typename Preset::recipe::block>(), ' ');
-    std::printf("%016llX\n", static_cast<unsigned long long>(digest<Preset, bf16>(weights, digest<Preset, float>(weights, 1))));
+    std::printf("%016llX\n",
+                static_cast<unsigned long long>(digest<Preset, bf16>(weights, digest<Preset, float>(weights, 1))));
   });
   return 0;
 }
@@ -162,7 +169,10 @@ int main(int argc, char** argv) {
     return digests();
   }
   if (argc < 8) {
-    std::fputs("usage: quantize_file --list | --encode CONVERTER | --digest | --digest-ftz | NAME SCALE ELEMENT BLOCK DTYPE ROWS COLS [FLOOR]\n", stderr);
+    std::fputs(
+        "usage: quantize_file --list | --encode CONVERTER | --digest | --digest-ftz | NAME SCALE ELEMENT BLOCK DTYPE "
+        "ROWS COLS [FLOOR]\n",
+        stderr);
     return 2;
   }
   const i64 rows = std::atoll(argv[6]), cols = std::atoll(argv[7]);
@@ -170,7 +180,8 @@ int main(int argc, char** argv) {
   int status = 2;
   const bool found = presets::visit({word(argv[1]), word(argv[2]), word(argv[3]), word(argv[4])}, [&]<class Preset>() {
     using recipe = typename Preset::recipe;
-    const float floor = argc > 8 ? float_of(static_cast<u32>(std::strtoul(argv[8], nullptr, 16))) : recipe::num.amax_floor;
+    const float floor =
+        argc > 8 ? float_of(static_cast<u32>(std::strtoul(argv[8], nullptr, 16))) : recipe::num.amax_floor;
     if (type == "f32") status = convert<recipe, float>(rows, cols, floor);
     if (type == "bf16") status = convert<recipe, bf16>(rows, cols, floor);
     if (type == "f16") status = convert<recipe, fp16>(rows, cols, floor);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What an encoder does where converters disagree: ties, overflow, Inf and NaN, field by field, and the tools' own choices.
+/// What an encoder does where converters disagree: ties, overflow, Inf and NaN, field by field and tool by tool.
 #ifndef FP8WIRE_FORMAT_CAST_POLICY_HPP
 #define FP8WIRE_FORMAT_CAST_POLICY_HPP
 #include <fp8wire/core/bits.hpp>
@@ -7,7 +7,8 @@
 
 FP8WIRE_ABI_BEGIN
 
-/// All converters agree on finite values that do not overflow (but for ties of `nearest_away`); the fields are the rest.
+/// All converters agree on finite values that do not overflow (but for ties of `nearest_away`); the fields are the
+/// rest.
 /// docs/numerics.md has the table of who does what.
 struct cast_policy {
   enum class rounding : u8 { nearest_even, nearest_away };
@@ -16,9 +17,9 @@ struct cast_policy {
 
   rounding round = rounding::nearest_even;
   overflow beyond_largest = overflow::saturate;  // finite values that round beyond the largest
-  overflow infinity = overflow::saturate;        // Inf itself
+  overflow infinity = overflow::saturate;  // Inf itself
   nan_to nan = nan_to::positive_nan;
-  bool quiet_nan_is_lowest = false;              // E5M2 NaN is 7E, not 7F
+  bool quiet_nan_is_lowest = false;  // E5M2 NaN is 7E, not 7F
 };
 
 namespace casts {
@@ -36,10 +37,8 @@ inline constexpr cast_policy torch_before_2_12{
 /// clamp followed by the older cast.
 inline constexpr cast_policy torch_saturating{.nan = nan_to::signed_nan};
 /// ml_dtypes astype.
-inline constexpr cast_policy ml_dtypes{.beyond_largest = over::special,
-                                       .infinity = over::special,
-                                       .nan = nan_to::signed_nan,
-                                       .quiet_nan_is_lowest = true};
+inline constexpr cast_policy ml_dtypes{
+    .beyond_largest = over::special, .infinity = over::special, .nan = nan_to::signed_nan, .quiet_nan_is_lowest = true};
 /// ml_dtypes ConvertFrom with saturation: Inf is looked at first and stays special.
 inline constexpr cast_policy ml_dtypes_saturating{
     .infinity = over::special, .nan = nan_to::signed_nan, .quiet_nan_is_lowest = true};

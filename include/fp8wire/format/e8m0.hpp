@@ -29,7 +29,8 @@ FP8WIRE_HD constexpr float reciprocal(e8m0 scale) noexcept {
   return to_float(e8m0{static_cast<u8>(254 - scale.bits)});
 }
 
-/// How an encoder of E8M0 rounds: up and down are exact bounds, `nearest` sends 1.5 * 2^k up, `nearest_even` to the even byte.
+/// How an encoder of E8M0 rounds: up and down are exact bounds, `nearest` sends 1.5 * 2^k up, `nearest_even` to the
+/// even byte.
 enum class e8m0_rounding : u8 { up, down, nearest, nearest_even };
 
 /// The E8M0 byte of |value|; zero and everything below 2^-127 give 00, NaN gives FF; sign ignored.

@@ -35,7 +35,8 @@ template <cast_policy Policy> struct e5m2fnuz_as : minifloat<e5m2fnuz::shape, Po
 template <class Format>
   requires(Format::shape.kind != specials::fnuz)
 FP8WIRE_HD constexpr u8 to_fnuz(u8 code) noexcept {
-  if (Format::is_nan(code) || (Format::shape.kind == specials::ieee && (code & 0x7F) == Format::infinity_code)) return 0x80;
+  if (Format::is_nan(code) || (Format::shape.kind == specials::ieee && (code & 0x7F) == Format::infinity_code))
+    return 0x80;
   return code == 0x80 ? u8{0} : code;
 }
 

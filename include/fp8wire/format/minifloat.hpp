@@ -24,8 +24,10 @@ struct minifloat_shape {
 };
 
 /// An element format: `encode` and `decode` are total, constexpr and the same on host and device.
-/// NaN, Inf and overflow: as Policy says; -0 keeps its sign (fnuz: becomes 00); subnormals are kept; underflow keeps the sign.
-/// Exact: for the default policy equal to `__nv_cvt_float_to_fp8(x, __NV_SATFINITE, ...)` of CUDA 13.0 on all 2^32 inputs.
+/// NaN, Inf and overflow: as Policy says; -0 keeps its sign (fnuz: becomes 00); subnormals are kept; underflow keeps
+/// the sign.
+/// Exact: for the default policy equal to `__nv_cvt_float_to_fp8(x, __NV_SATFINITE, ...)` of CUDA 13.0 on all 2^32
+/// inputs.
 /// Source: OCP OFP8 v1.0; cuda_fp8.hpp. Threads: no state.
 template <minifloat_shape Shape, cast_policy Policy = cast_policy{}> struct minifloat {
   static constexpr minifloat_shape shape = Shape;
@@ -34,7 +36,8 @@ template <minifloat_shape Shape, cast_policy Policy = cast_policy{}> struct mini
   static constexpr int dropped_bits = 23 - Shape.mantissa_bits;
   static constexpr u32 top_exponent = (1u << Shape.exponent_bits) - 1;
   /// Code of the largest finite magnitude.
-  static constexpr u8 max_code = Shape.kind == specials::ieee ? static_cast<u8>((top_exponent << Shape.mantissa_bits) - 1)
+  static constexpr u8 max_code = Shape.kind == specials::ieee
+                                     ? static_cast<u8>((top_exponent << Shape.mantissa_bits) - 1)
                                  : Shape.kind == specials::fn ? u8{0x7E}
                                                               : u8{0x7F};
   static constexpr u8 nan_code = Shape.kind == specials::fnuz ? u8{0x80}
@@ -49,7 +52,8 @@ template <minifloat_shape Shape, cast_policy Policy = cast_policy{}> struct mini
     const u32 magnitude = f32::magnitude(bits);
     const u32 sign = (bits >> 24) & 0x80;
     if (f32::is_nan(bits)) return nan(sign);
-    if (f32::is_inf(bits)) return Policy.infinity == cast_policy::overflow::saturate ? signed_code(max_code, sign) : special(sign);
+    if (f32::is_inf(bits))
+      return Policy.infinity == cast_policy::overflow::saturate ? signed_code(max_code, sign) : special(sign);
     const u32 code = round(magnitude);
     if (code > max_code)
       return Policy.beyond_largest == cast_policy::overflow::saturate ? signed_code(max_code, sign) : special(sign);
@@ -63,8 +67,7 @@ template <minifloat_shape Shape, cast_policy Policy = cast_policy{}> struct mini
     if (is_nan(code)) return float_of(Shape.kind == specials::fnuz ? f32::nan : sign | f32::nan);
     if (Shape.kind == specials::ieee && magnitude == infinity_code) return float_of(sign | f32::infinity);
     const u32 field = magnitude >> Shape.mantissa_bits;
-    if (field != 0)
-      return float_of(sign | ((magnitude << dropped_bits) + (static_cast<u32>(127 - Shape.bias) << 23)));
+    if (field != 0) return float_of(sign | ((magnitude << dropped_bits) + (static_cast<u32>(127 - Shape.bias) << 23)));
     if (magnitude == 0) return float_of(sign);
     // Subnormal: every one of them is a normal FP32 number; put its leading one where FP32 hides it.
     const int top = 63 - leading_zeros(magnitude);
@@ -83,13 +86,15 @@ template <minifloat_shape Shape, cast_policy Policy = cast_policy{}> struct mini
 
  private:
   FP8WIRE_HD static constexpr u32 shifted(u64 significand, int shift) noexcept {
-    if (Policy.round == cast_policy::rounding::nearest_even) return static_cast<u32>(shift_right_even(significand, shift));
+    if (Policy.round == cast_policy::rounding::nearest_even)
+      return static_cast<u32>(shift_right_even(significand, shift));
     return static_cast<u32>((significand + (u64{1} << (shift - 1))) >> shift);
   }
   FP8WIRE_HD static constexpr u32 round(u32 magnitude) noexcept {
     constexpr int smallest_exponent = 1 - Shape.bias;  // of a normal number
     const int exponent = static_cast<int>(magnitude >> 23) - 127;
-    if (exponent >= smallest_exponent) return shifted(magnitude - (static_cast<u32>(127 - Shape.bias) << 23), dropped_bits);
+    if (exponent >= smallest_exponent)
+      return shifted(magnitude - (static_cast<u32>(127 - Shape.bias) << 23), dropped_bits);
     const int shift = dropped_bits + smallest_exponent - exponent;
     if (shift > 25) return 0;  // below half of the smallest subnormal, FP32 subnormals among them
     return shifted((magnitude & f32::mantissa_mask) | 0x800000, shift);
@@ -100,7 +105,8 @@ template <minifloat_shape Shape, cast_policy Policy = cast_policy{}> struct mini
   }
   FP8WIRE_HD static constexpr u8 nan(u32 sign) noexcept {
     switch (Policy.nan) {
-      case cast_policy::nan_to::signed_nan: return Shape.kind == specials::fnuz ? nan_code : static_cast<u8>(nan_code | sign);
+      case cast_policy::nan_to::signed_nan:
+        return Shape.kind == specials::fnuz ? nan_code : static_cast<u8>(nan_code | sign);
       case cast_policy::nan_to::positive_max: return max_code;
       case cast_policy::nan_to::negative_max: return static_cast<u8>(max_code | 0x80);
       case cast_policy::nan_to::signed_max: return static_cast<u8>(max_code | sign);
@@ -113,8 +119,8 @@ template <minifloat_shape Shape, cast_policy Policy = cast_policy{}> struct mini
   }
 };
 
-/// Whether two formats give every finite value the same code; a fast path written for one then serves the other wherever
-/// a block holds neither NaN nor Inf and no product of it overflows FP32.
+/// Whether two formats give every finite value the same code; a fast path written for one then serves the other
+/// wherever a block holds neither NaN nor Inf and no product of it overflows FP32.
 template <class A, class B> inline constexpr bool same_for_finite = false;
 template <class A, class B>
   requires requires { A::shape.kind, B::shape.kind, A::policy.nan, B::policy.nan; }

@@ -14,7 +14,8 @@ FP8WIRE_ABI_BEGIN
 inline constexpr int whole = 0;
 
 template <int Rows, int Cols> struct block {
-  static_assert(Rows >= 0 && Cols >= 0, "a block has positive extents: use fp8wire::block<128, 128>, or fp8wire::whole");
+  static_assert(Rows >= 0 && Cols >= 0,
+                "a block has positive extents: use fp8wire::block<128, 128>, or fp8wire::whole");
   static constexpr int rows = Rows, cols = Cols;
 };
 
@@ -40,7 +41,9 @@ FP8WIRE_HD constexpr i64 block_extent(int extent, i64 matrix_extent) noexcept {
 }  // namespace detail
 
 /// The block as people write it: "128x128", "1x32", "row", "column", "tensor".
-template <block_shape Block> constexpr std::string_view block_name() noexcept { return detail::block_text_of<Block>.view(); }
+template <block_shape Block> constexpr std::string_view block_name() noexcept {
+  return detail::block_text_of<Block>.view();
+}
 
 /// Rows of the scale matrix of a matrix with `rows` rows; ragged edge blocks count whole; none for no rows.
 template <block_shape Block> FP8WIRE_HD constexpr i64 scale_rows(i64 rows) noexcept {

@@ -7,13 +7,14 @@
 
 FP8WIRE_ABI_BEGIN
 
-/// What grid_difference found. A block can count under both reasons; `first_*` name the first block or element that differs.
+/// What grid_difference found. A block can count under both reasons; `first_*` name the first block or element that
+/// differs.
 struct grid_differences {
-  i64 blocks = 0, elements = 0;      // compared
-  i64 scale_blocks = 0;              // blocks whose stored scales are different numbers
-  i64 code_blocks = 0;               // blocks with at least one different code
-  i64 code_only_blocks = 0;          // of those, the ones whose scales are the same number: the element arithmetic differs
-  i64 codes = 0;                     // elements with different codes
+  i64 blocks = 0, elements = 0;  // compared
+  i64 scale_blocks = 0;  // blocks whose stored scales are different numbers
+  i64 code_blocks = 0;  // blocks with at least one different code
+  i64 code_only_blocks = 0;  // of those, the ones whose scales are the same number: the element arithmetic differs
+  i64 codes = 0;  // elements with different codes
   i64 first_batch = -1, first_row = -1, first_col = -1;  // element, or the first element of a block whose scale differs
 
   constexpr bool same() const noexcept { return scale_blocks == 0 && codes == 0; }
@@ -45,15 +46,18 @@ constexpr grid_differences grid_difference(matrix_view<const In> in, float floor
       for (i64 block_col = 0; block_col < scale_cols<typename A::block>(in.cols); ++block_col) {
         bool nonfinite = false;
         const slice area = reference::block_area<A, In>(matrix, block_row, block_col);
-        const auto scale_a = reference::block_scale<A, In>(reference::block_amax<A, In>(matrix, area, nonfinite), floor_a);
-        const auto scale_b = reference::block_scale<B, In>(reference::block_amax<B, In>(matrix, area, nonfinite), floor_b);
+        const auto scale_a =
+            reference::block_scale<A, In>(reference::block_amax<A, In>(matrix, area, nonfinite), floor_a);
+        const auto scale_b =
+            reference::block_scale<B, In>(reference::block_amax<B, In>(matrix, area, nonfinite), floor_b);
         const bool same_scale = number(scale_a.stored) == number(scale_b.stored);
         if (!same_scale) note(b, area.row, area.col);
         i64 codes = 0;
         for (i64 row = area.row; row < area.row + area.rows; ++row) {
           for (i64 col = area.col; col < area.col + area.cols; ++col) {
             const In weight = matrix(row, col);
-            if (reference::encode<A, In>(weight, scale_a.operand) == reference::encode<B, In>(weight, scale_b.operand)) continue;
+            if (reference::encode<A, In>(weight, scale_a.operand) == reference::encode<B, In>(weight, scale_b.operand))
+              continue;
             ++codes;
             note(b, row, col);
           }

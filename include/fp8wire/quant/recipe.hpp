@@ -39,15 +39,17 @@ concept element_format = requires(float value, u8 code) {
 /// Two programs that name the same recipe produce the same bytes.
 /// The checks say what to do instead of naming a concept alone: nvcc prints no more than that.
 template <class Element, class Block, class Rule, numerics Numerics = numerics{}> struct recipe {
-  static_assert(element_format<Element>,
-                "the element of a recipe must be a format: give it static noexcept encode(float), decode(code), is_nan(code), "
-                "and max, id, stored_as (or use fp8wire::e4m3)");
+  static_assert(
+      element_format<Element>,
+      "the element of a recipe must be a format: give it static noexcept encode(float), decode(code), is_nan(code), "
+      "and max, id, stored_as (or use fp8wire::e4m3)");
   static_assert(block_shape<Block>, "the block of a recipe must have int rows and cols: use fp8wire::block<128, 128>");
-  static_assert(scale_rule<Rule>,
-                "the rule of a recipe must be a scale rule: give it stored (float, bf16 or e8m0), id, nan_poisons_amax, and "
-                "static noexcept make(amax, limits) and apply(element, operand) as in quant/rules/rule.hpp");
-  static_assert(f32::is_finite(bits_of(Numerics.amax_floor)) &&
-                    (f32::is_zero(bits_of(Numerics.amax_floor)) || (bits_of(Numerics.amax_floor) & f32::sign_mask) == 0),
+  static_assert(
+      scale_rule<Rule>,
+      "the rule of a recipe must be a scale rule: give it stored (float, bf16 or e8m0), id, nan_poisons_amax, and "
+      "static noexcept make(amax, limits) and apply(element, operand) as in quant/rules/rule.hpp");
+  static_assert(f32::is_finite(bits_of(Numerics.amax_floor)) && (f32::is_zero(bits_of(Numerics.amax_floor)) ||
+                                                                 (bits_of(Numerics.amax_floor) & f32::sign_mask) == 0),
                 "the amax floor of a recipe must be finite and not negative: use numerics{.amax_floor = 1e-10f}");
   using element = Element;
   using block = Block;
@@ -56,8 +58,8 @@ template <class Element, class Block, class Rule, numerics Numerics = numerics{}
 };
 
 template <class R>
-concept any_recipe = element_format<typename R::element> && block_shape<typename R::block> && scale_rule<typename R::rule> &&
-                     requires { numerics{R::num}; };
+concept any_recipe = element_format<typename R::element> && block_shape<typename R::block> &&
+                     scale_rule<typename R::rule> && requires { numerics{R::num}; };
 
 /// What a recipe's rule is told about its element and the input type.
 template <any_recipe Recipe, class In> FP8WIRE_HD constexpr limits limits_of() noexcept {
@@ -77,9 +79,11 @@ using with_numerics = recipe<typename Recipe::element, typename Recipe::block, t
 /// FP32, BF16 or E8M0.
 template <any_recipe Recipe> using stored_t = typename Recipe::rule::stored;
 
-/// The OCP microscaling family: E8M0 scales over 32 elements of a row. Its rows hold whole blocks, or the tensor is refused.
+/// The OCP microscaling family: E8M0 scales over 32 elements of a row. Its rows hold whole blocks, or the tensor is
+/// refused.
 template <any_recipe Recipe>
-inline constexpr bool is_microscaling = std::same_as<stored_t<Recipe>, e8m0> && Recipe::block::rows == 1 && Recipe::block::cols == 32;
+inline constexpr bool is_microscaling =
+    std::same_as<stored_t<Recipe>, e8m0> && Recipe::block::rows == 1 && Recipe::block::cols == 32;
 
 namespace detail {
 
@@ -99,8 +103,9 @@ template <any_recipe Recipe> constexpr short_text grid_text(float amax_floor) no
   const u32 floor_bits = f32::is_zero(bits_of(amax_floor)) ? 0 : bits_of(amax_floor);
   short_text text;
   text << "fp8wire grid 1;element=" << Recipe::element::id << ";block=" << i64{Recipe::block::rows} << "x"
-       << i64{Recipe::block::cols} << ";rule=" << rule::id << ";nan=" << (rule::nan_poisons_amax ? "poisons" : "ignored")
-       << ";stored=" << stored_id<stored_t<Recipe>>() << ";floor=";
+       << i64{Recipe::block::cols} << ";rule=" << rule::id
+       << ";nan=" << (rule::nan_poisons_amax ? "poisons" : "ignored") << ";stored=" << stored_id<stored_t<Recipe>>()
+       << ";floor=";
   text.hex(floor_bits, 8) << ";edge=";
   text << Recipe::num.edge;
   text << ";minus_zero=" << (Recipe::num.keep_negative_zero ? "kept" : "flushed")
@@ -125,8 +130,10 @@ template <any_recipe Recipe> struct pair_view {
 template <any_recipe Recipe> struct const_pair_view {
   matrix_view<const u8> codes;
   matrix_view<const stored_t<Recipe>> scales;
-  constexpr const_pair_view(matrix_view<const u8> c, matrix_view<const stored_t<Recipe>> s) noexcept : codes(c), scales(s) {}
-  constexpr const_pair_view(const pair_view<Recipe>& pair) noexcept : codes(pair.codes), scales(pair.scales) {}  // NOLINT
+  constexpr const_pair_view(matrix_view<const u8> c, matrix_view<const stored_t<Recipe>> s) noexcept
+      : codes(c), scales(s) {}
+  constexpr const_pair_view(const pair_view<Recipe>& pair) noexcept
+      : codes(pair.codes), scales(pair.scales) {}  // NOLINT
 };
 
 FP8WIRE_ABI_END

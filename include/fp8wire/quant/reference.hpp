@@ -18,7 +18,8 @@ template <any_recipe Recipe, class In> FP8WIRE_HD constexpr float load(In weight
 /// The rows and columns of `in` that block (block_row, block_col) covers.
 template <any_recipe Recipe, class In>
 FP8WIRE_HD constexpr slice block_area(const matrix_view<const In>& in, i64 block_row, i64 block_col) noexcept {
-  const i64 height = detail::block_extent(Recipe::block::rows, in.rows), width = detail::block_extent(Recipe::block::cols, in.cols);
+  const i64 height = detail::block_extent(Recipe::block::rows, in.rows),
+            width = detail::block_extent(Recipe::block::cols, in.cols);
   const i64 row = block_row * height, col = block_col * width;
   return {row, col, in.rows - row < height ? in.rows - row : height, in.cols - col < width ? in.cols - col : width};
 }
@@ -73,8 +74,9 @@ template <any_recipe Recipe> FP8WIRE_HD constexpr float decode(u8 code, stored_t
 
 /// Quantizes the blocks of one block row of a single matrix. Returns whether the row holds NaN or Inf.
 template <any_recipe Recipe, class In>
-FP8WIRE_HD constexpr bool quantize_block_row(const matrix_view<const In>& in, i64 block_row, const matrix_view<u8>& codes,
-                                             const matrix_view<stored_t<Recipe>>& scales, float amax_floor) noexcept {
+FP8WIRE_HD constexpr bool quantize_block_row(const matrix_view<const In>& in, i64 block_row,
+                                             const matrix_view<u8>& codes, const matrix_view<stored_t<Recipe>>& scales,
+                                             float amax_floor) noexcept {
   bool nonfinite = false;
   for (i64 block_col = 0; block_col < scales.cols; ++block_col) {
     const slice area = block_area<Recipe, In>(in, block_row, block_col);

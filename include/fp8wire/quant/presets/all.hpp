@@ -42,10 +42,10 @@ namespace detail {
 template <class Preset> constexpr bool matches(const choice& wanted) noexcept {
   using recipe = typename Preset::recipe;
   // "e4m3" for every encoder of E4M3: how a tool treats NaN is the preset's business, not the user's.
-  constexpr std::string_view element = recipe::element::id;
+  constexpr std::string_view element = recipe::element::id, stem = element.substr(0, element.find('/'));
   return Preset::name == wanted.name && (wanted.scale.empty() || Preset::scale == wanted.scale) &&
-         (wanted.element.empty() || element == wanted.element || element.substr(0, element.find('/')) == wanted.element ||
-          element.substr(0, 4) == wanted.element) &&
+         (wanted.element.empty() || element == wanted.element ||
+          stem == wanted.element || (stem == e4m3::id && wanted.element == "e4m3")) &&
          (wanted.block.empty() || block_name<typename recipe::block>() == wanted.block);
 }
 template <class Function, preset... Presets> constexpr void each(list<Presets...>, Function&& function) {

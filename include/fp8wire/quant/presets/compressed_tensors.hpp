@@ -13,7 +13,8 @@ namespace presets {
 /// Exact: every BF16 input, NaN signs aside.
 struct compressed_tensors_block : entry<recipe<e4m3, block<128, 128>, rules::bf16_quotient>> {
   static constexpr std::string_view name = "compressed-tensors-block", scale = "bf16", naming = "vllm";
-  static constexpr std::string_view source = "compressed-tensors quantization/utils/helpers.py, mxfp_utils.py of 0.20.1";
+  static constexpr std::string_view source =
+      "compressed-tensors quantization/utils/helpers.py, mxfp_utils.py of 0.20.1";
 };
 
 /// FP8_BLOCK on FP32 weights. Exact: every FP32 input, NaN signs aside.
@@ -28,7 +29,6 @@ struct compressed_tensors_mxfp8 : entry<recipe<e4m3, block<1, 32>, rules::compre
   static constexpr std::string_view name = "compressed-tensors-mxfp8", scale = "e8m0", naming = "modelopt";
   static constexpr std::string_view source = compressed_tensors_block::source;
 };
-
 
 }  // namespace presets
 FP8WIRE_ABI_END

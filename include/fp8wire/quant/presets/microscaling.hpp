@@ -26,7 +26,6 @@ struct microxcaling_mxfp8 : entry<recipe<e4m3_as<casts::ties_away>, block<1, 32>
   static constexpr std::string_view source = "microxcaling mx/mx_ops.py, mx/elemwise_ops.py:52 at 7bc4195";
 };
 
-
 }  // namespace presets
 FP8WIRE_ABI_END
 #endif

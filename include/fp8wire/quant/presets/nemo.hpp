@@ -14,12 +14,15 @@ namespace presets {
 /// An amax below 1.32e-36 makes the tool store a scale of 0.
 struct nemo_block : entry<recipe<e4m3, block<128, 128>, rules::nemo, numerics{.edge = edge_pad::last_element}>> {
   static constexpr std::string_view name = "nemo-block", scale = "fp32", naming = "nemo";
-  static constexpr std::string_view source = "NeMo-RL nemo_rl/models/generation/vllm/quantization/fp8.py:533-620 at 7ea279a";
+  static constexpr std::string_view source =
+      "NeMo-RL nemo_rl/models/generation/vllm/quantization/fp8.py:533-620 at 7ea279a";
 };
 
 /// The same with use_weight_pow2_scale; a byte of 0 means scale 1.0.
-/// Exact: BF16 and FP16 inputs; FP32 ones but for an amax / 448 within ulps above a power of two, where log2f rounds down.
-struct nemo_block_pow2 : entry<recipe<e4m3, block<128, 128>, rules::nemo_pow2, numerics{.edge = edge_pad::last_element}>> {
+/// Exact: BF16 and FP16 inputs; FP32 ones but for an amax / 448 within ulps above a power of two, where log2f rounds
+/// down.
+struct nemo_block_pow2
+    : entry<recipe<e4m3, block<128, 128>, rules::nemo_pow2, numerics{.edge = edge_pad::last_element}>> {
   static constexpr std::string_view name = "nemo-block", scale = "pow2", naming = "nemo";
   static constexpr std::string_view source = nemo_block::source;
 };
@@ -28,7 +31,6 @@ struct nemo_block_pow2 : entry<recipe<e4m3, block<128, 128>, rules::nemo_pow2, n
 struct nemo_mxfp8 : vllm_mxfp8_fallback {
   static constexpr std::string_view name = "nemo-mxfp8", naming = "nemo";
 };
-
 
 }  // namespace presets
 FP8WIRE_ABI_END

@@ -13,7 +13,8 @@ namespace presets {
 /// Exact: every input of the torch reference, NaN signs aside.
 struct torchao_block : entry<recipe<e4m3, block<128, 128>, rules::torchao, numerics{.amax_floor = 1e-12f}>> {
   static constexpr std::string_view name = "torchao-block", scale = "fp32", naming = "vllm";
-  static constexpr std::string_view source = "torchao float8/float8_utils.py:45-48, prototype/blockwise_fp8_training/kernels.py of 0.18.0";
+  static constexpr std::string_view source =
+      "torchao float8/float8_utils.py:45-48, prototype/blockwise_fp8_training/kernels.py of 0.18.0";
 };
 
 /// MXFP8, ScaleCalculationMode.FLOOR: the exponent of amax less 8; the largest elements saturate.
@@ -43,7 +44,6 @@ struct torchao_mxfp8_even : entry<recipe<e4m3, block<1, 32>, rules::torchao_mx_e
   static constexpr std::string_view name = "torchao-mxfp8-even", scale = "e8m0", naming = "modelopt";
   static constexpr std::string_view source = torchao_mxfp8_floor::source;
 };
-
 
 }  // namespace presets
 FP8WIRE_ABI_END

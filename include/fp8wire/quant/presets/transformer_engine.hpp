@@ -13,7 +13,8 @@ namespace presets {
 /// Exact: every finite input; NaN elements too (the scale ignores them, the code is 7F).
 struct te_block : entry<recipe<e4m3, block<128, 128>, rules::te_fp32>> {
   static constexpr std::string_view name = "te-block", scale = "fp32", naming = "vllm";
-  static constexpr std::string_view source = "Transformer Engine common/transpose/quantize_transpose_square_blockwise.cu at d0067d0";
+  static constexpr std::string_view source =
+      "Transformer Engine common/transpose/quantize_transpose_square_blockwise.cu at d0067d0";
 };
 
 /// The same with power-of-two scales, stored as FP32.
@@ -37,7 +38,8 @@ struct te_block_e5m2_pow2 : entry<recipe<e5m2, block<128, 128>, rules::te_pow2>>
 /// One-dimensional blocks along a row; transposed, the columnwise ones (a view with swapped strides).
 struct te_row_block : entry<recipe<e4m3, block<1, 128>, rules::te_fp32>> {
   static constexpr std::string_view name = "te-block", scale = "fp32", naming = "vllm";
-  static constexpr std::string_view source = "Transformer Engine common/transpose/quantize_transpose_vector_blockwise.cu at d0067d0";
+  static constexpr std::string_view source =
+      "Transformer Engine common/transpose/quantize_transpose_vector_blockwise.cu at d0067d0";
 };
 
 /// The same with power-of-two scales.
@@ -50,7 +52,8 @@ struct te_row_block_pow2 : entry<recipe<e4m3, block<1, 128>, rules::te_pow2>> {
 /// Differs from te-block only for an amax below 2^-118; TE rounds the masters to the model's dtype first (--via-bf16).
 struct te_sharded : entry<recipe<e4m3, block<128, 128>, rules::te_sharded<rules::te_fp32>>> {
   static constexpr std::string_view name = "te-sharded", scale = "fp32", naming = "vllm";
-  static constexpr std::string_view source = "Transformer Engine common/multi_tensor/compute_scale.cu, common/recipe/fp8_block_scaling.cu at d0067d0";
+  static constexpr std::string_view source =
+      "Transformer Engine common/multi_tensor/compute_scale.cu, common/recipe/fp8_block_scaling.cu at d0067d0";
 };
 
 /// The same with power-of-two scales.
@@ -81,7 +84,8 @@ struct te_mxfp8_columnwise : entry<recipe<e4m3, block<32, 1>, rules::te_mx>> {
 /// MXFP8, specialized kernels, whose fma with +0 turns -0 elements into +0 (BF16 and FP16 inputs, whole tiles).
 struct te_mxfp8_fma : entry<recipe<e4m3, block<1, 32>, rules::te_mx, numerics{.keep_negative_zero = false}>> {
   static constexpr std::string_view name = "te-mxfp8-fma", scale = "e8m0", naming = "modelopt";
-  static constexpr std::string_view source = "Transformer Engine common/cast/mxfp8/specialized/quantize_mxfp8.cuh at d0067d0";
+  static constexpr std::string_view source =
+      "Transformer Engine common/cast/mxfp8/specialized/quantize_mxfp8.cuh at d0067d0";
 };
 
 /// MXFP8 of sharded master weights: the flush-to-zero product.
@@ -90,7 +94,6 @@ struct te_mxfp8_sharded : entry<recipe<e4m3, block<1, 32>, rules::te_mx_sharded>
   static constexpr std::string_view name = "te-mxfp8-sharded", scale = "e8m0", naming = "modelopt";
   static constexpr std::string_view source = "Transformer Engine common/recipe/mxfp8_scaling.cu at d0067d0";
 };
-
 
 }  // namespace presets
 FP8WIRE_ABI_END

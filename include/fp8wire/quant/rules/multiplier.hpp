@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Rules that form the multiplier first and store its inverse, V6 and V7 of docs/numerics.md (V5: transformer_engine.hpp).
+/// Rules that form the multiplier first and store its inverse: V6 and V7 of docs/numerics.md.
 #ifndef FP8WIRE_QUANT_RULES_MULTIPLIER_HPP
 #define FP8WIRE_QUANT_RULES_MULTIPLIER_HPP
 #include <fp8wire/quant/rules/rule.hpp>
@@ -8,7 +8,8 @@ FP8WIRE_ABI_BEGIN
 namespace rules {
 
 /// V6: m = RN(max * RN(1 / amax)), s = RN(1 / m), code = cast(RN(x * m)).
-/// Zero, Inf: m = s = 1. 0 < amax < 1.32e-36: m = Inf and s = 0, so that zeros become NaN, as the tool has it. NaN: all NaN.
+/// Zero, Inf: m = s = 1. 0 < amax < 1.32e-36: m = Inf and s = 0, so that zeros become NaN, as the tool has it. NaN: all
+/// NaN.
 /// Source: NeMo-RL nemo_rl/models/generation/vllm/quantization/fp8.py:596-601 at 7ea279a; torch evaluates
 /// `448.0 / tensor` as tensor.reciprocal() * 448.
 struct nemo : multiplies {

@@ -8,10 +8,11 @@ FP8WIRE_ABI_BEGIN
 namespace rules {
 
 /// OCP MX v1.0 section 6.3; Inf and NaN make the block NaN.
-using ocp_mx = mx<mx_policy{
-    .byte = mx_policy::exponent::floor, .infinity = mx_policy::infinite::byte_255, .nan_poisons = true}>;
+using ocp_mx =
+    mx<mx_policy{.byte = mx_policy::exponent::floor, .infinity = mx_policy::infinite::byte_255, .nan_poisons = true}>;
 
-/// torchao's ScaleCalculationMode. Elements are divided by the scale, which below 2^-126 is 2^-126 though byte 0 says 2^-127.
+/// torchao's ScaleCalculationMode. Elements are divided by the scale, which below 2^-126 is 2^-126 though byte 0 says
+/// 2^-127.
 using torchao_mx_floor = mx<mx_policy{.byte = mx_policy::exponent::floor,
                                       .infinity = mx_policy::infinite::next_exponent,
                                       .nan_poisons = true,
@@ -24,9 +25,8 @@ using torchao_mx_even = mx<mx_policy{.byte = mx_policy::exponent::even,
                                      .infinity = mx_policy::infinite::next_exponent,
                                      .nan_poisons = true,
                                      .element = mx_policy::operand::normal_divisor}>;
-using torchao_mx_rceil = mx<mx_policy{.byte = mx_policy::exponent::quotient_up,
-                                      .nan_poisons = true,
-                                      .element = mx_policy::operand::one_for_byte_0}>;
+using torchao_mx_rceil = mx<mx_policy{
+    .byte = mx_policy::exponent::quotient_up, .nan_poisons = true, .element = mx_policy::operand::one_for_byte_0}>;
 
 /// ceil(log2(amax / max)) and nothing special: SkyRL, ModelOpt.
 using quotient_mx = mx<mx_policy{.byte = mx_policy::exponent::quotient_up, .nan_poisons = true}>;

@@ -66,7 +66,8 @@ struct skyrl_pow2 : divides {
   }
 };
 
-/// byte = RN(amax / max) rounded up as E8M0; byte 0 means s = 1 (not 2^-127), so that tiny blocks flush; s = 2^(byte - 127).
+/// byte = RN(amax / max) rounded up as E8M0; byte 0 means s = 1 (not 2^-127), so that tiny blocks flush; s = 2^(byte -
+/// 127).
 /// code = cast(RN(x / s)). Zero: s = 1. Inf: byte 254. NaN: s = 1, the NaN elements become NaN.
 /// Source: NeMo-RL nemo_rl/models/generation/vllm/quantization/fp8.py:580-594 at 7ea279a.
 struct nemo_pow2 : multiplies {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Rules that store amax * fl(1 / max): V3, V4 and V9 of docs/numerics.md.
 ///
-/// A compiler or CUDA torch that divides by a constant multiplies by its rounded reciprocal instead, and the stored scale
-/// differs from the true quotient by an ulp in more than half of all blocks.
+/// A compiler or CUDA torch that divides by a constant multiplies by its rounded reciprocal instead, and the stored
+/// scale differs from the true quotient by an ulp in more than half of all blocks.
 #ifndef FP8WIRE_QUANT_RULES_PRODUCT_HPP
 #define FP8WIRE_QUANT_RULES_PRODUCT_HPP
 #include <fp8wire/quant/rules/rule.hpp>

@@ -22,7 +22,9 @@ struct limits {
   float element_max, input_max;
   int element_mantissa_bits = 3;
   /// Exponent of the largest element: 8 for E4M3, 15 for E5M2.
-  FP8WIRE_HD constexpr int element_exponent() const noexcept { return static_cast<int>(bits_of(element_max) >> 23) - 127; }
+  FP8WIRE_HD constexpr int element_exponent() const noexcept {
+    return static_cast<int>(bits_of(element_max) >> 23) - 127;
+  }
 };
 
 /// A type whose stored scales the library knows how to read back: FP32, BF16 or E8M0.
@@ -31,12 +33,13 @@ concept stored_scale = std::same_as<Stored, float> || std::same_as<Stored, bf16>
 
 /// A scale rule. `make` and `apply` are total: amax may be 0, Inf or NaN, and every operand may meet every element.
 template <class Rule>
-concept scale_rule = stored_scale<typename Rule::stored> && requires(float amax, limits bounds, float element, float operand) {
-  { Rule::make(amax, bounds) } noexcept -> std::same_as<scale_pair<typename Rule::stored>>;
-  { Rule::apply(element, operand) } noexcept -> std::same_as<float>;
-  { Rule::nan_poisons_amax } -> std::convertible_to<bool>;  // torch.amax: true; fmaxf, Transformer Engine: false
-  { Rule::id } -> std::convertible_to<std::string_view>;    // stable text, hashed into the grid id
-};
+concept scale_rule =
+    stored_scale<typename Rule::stored> && requires(float amax, limits bounds, float element, float operand) {
+      { Rule::make(amax, bounds) } noexcept -> std::same_as<scale_pair<typename Rule::stored>>;
+      { Rule::apply(element, operand) } noexcept -> std::same_as<float>;
+      { Rule::nan_poisons_amax } -> std::convertible_to<bool>;  // torch.amax: true; fmaxf, Transformer Engine: false
+      { Rule::id } -> std::convertible_to<std::string_view>;    // stable text, hashed into the grid id
+    };
 
 namespace rules {
 
@@ -47,7 +50,8 @@ struct multiplies {
 struct divides {
   FP8WIRE_HD static constexpr float apply(float element, float operand) noexcept { return ieee::div(element, operand); }
 };
-/// The quotient is rounded to BF16 before the cast, as tensors of that type make it: two roundings, and the bytes show it.
+/// The quotient is rounded to BF16 before the cast, as tensors of that type make it: two roundings, and the bytes show
+/// it.
 struct divides_in_bf16 {
   FP8WIRE_HD static constexpr float apply(float element, float operand) noexcept {
     return to_float(to_bf16(ieee::div(element, operand)));

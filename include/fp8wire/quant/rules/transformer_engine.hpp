@@ -38,8 +38,9 @@ struct te_pow2 : multiplies {
   }
 };
 
-/// Either of them as the sharded path computes it, with flush-to-zero: a subnormal amax counts as zero, m beyond FP32 is
-/// FP32's largest whatever the input type, and an s below 2^-126 is stored as 0, which makes the block dequantize to 0.
+/// Either of them as the sharded path computes it, with flush-to-zero: a subnormal amax counts as zero, m beyond FP32
+/// is FP32's largest whatever the input type, and an s below 2^-126 is stored as 0, which makes the block dequantize to
+/// 0.
 /// Differs from the direct rule only for amax below 2^-118.
 /// Source: Transformer Engine common/multi_tensor/compute_scale.cu:24-57 at d0067d0, built with --use_fast_math.
 template <class Direct>
