@@ -96,8 +96,8 @@ template <subscriber Subscriber, class Receiver> class engine {
   error vote(stream s, engine_event& event) {
     u64 version = 0;
     error wrong = decode_finish(incoming_, version, sums_, statuses_);
-    if (wrong) receiver_.refuse(wrong);
-    else wrong = receiver_.finish(version, sums_, statuses_, s);
+    if (!wrong) wrong = receiver_.finish(version, sums_, statuses_, s);
+    else receiver_.refuse(wrong), version = receiver_.begun();
     return reply(message_kind::vote, version, wrong, event);
   }
 
@@ -105,6 +105,7 @@ template <subscriber Subscriber, class Receiver> class engine {
     u64 version = 0;
     error wrong = decode_version(incoming_, version);
     if (!wrong) wrong = receiver_.commit(version);
+    else receiver_.refuse(wrong), version = receiver_.begun();
     if (!wrong) event = engine_event::committed;
     return reply(message_kind::committed, version, wrong, event);
   }

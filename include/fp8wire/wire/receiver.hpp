@@ -27,6 +27,8 @@ template <sink Sink> class receiver {
   /// The version that requests are answered with; 0: none, refuse them.
   u64 serving() const noexcept { return serving_; }
   bool updating() const noexcept { return updating_; }
+  /// The version last begun.
+  u64 begun() const noexcept { return version_; }
   /// What ended or will end the update last begun; empty if nothing did.
   const error& failure() const noexcept { return failure_; }
 
@@ -87,9 +89,12 @@ template <sink Sink> class receiver {
 
   /// Serves the version from here on. Errors: out_of_order (C8) unless finish has just said yes to that version.
   error commit(u64 weight_version) {
-    if (!updating_ || !prepared_ || weight_version != version_)
-      return fail(make_error(errc::out_of_order, "weight_version", "only a version that was proven whole can be committed",
-                             static_cast<i64>(weight_version), static_cast<i64>(prepared_ ? version_ : 0), condition::c8_commit));
+    if (updating_ && failure_) return failure_;
+    if (!prepared_ || weight_version != version_) {
+      error wrong = make_error(errc::out_of_order, "weight_version", "only a version that was proven whole can be committed",
+                               static_cast<i64>(weight_version), static_cast<i64>(prepared_ ? version_ : 0), condition::c8_commit);
+      return updating_ ? fail(std::move(wrong)) : wrong;
+    }
     sink_.publish(version_);
     serving_ = version_;
     updating_ = prepared_ = false;
@@ -112,6 +117,7 @@ template <sink Sink> class receiver {
  private:
   error fail(error why) {
     if (!failure_) failure_ = std::move(why);
+    prepared_ = false;
     return failure_;
   }
 
