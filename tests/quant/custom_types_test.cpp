@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rule, an element and a block of a user's own meet the concepts and are used by every function like the built-in ones.
+// A rule, an element and a block of a user's own meet the concepts and work like the built-in ones.
 #include <doctest/doctest.h>
 
 #include <algorithm>
