@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <fstream>
+#include <sstream>
+
 #include <fp8wire/io/error_json.hpp>
 #include <fp8wire/io/hello_json.hpp>
 #include <fp8wire/quant/presets/all.hpp>
@@ -329,4 +332,36 @@ TEST_CASE("another protocol is refused with both numbers, whatever else its hell
   fw::encode_text(fw::message_kind::hello, "no JSON", script.heard[0]);
   script.next = 0;
   CHECK(fw::join<fw::json_text>(script, manifest_of<block_wire>(""), {}, made, reasons).code == fw::errc::bad_header);
+}
+
+TEST_CASE("the first protocol's hello, as it was recorded, is still answered") {
+  std::ifstream file("wire/hello_protocol_1.json", std::ios::binary);
+  REQUIRE(file.is_open());
+  std::stringstream text;
+  text << file.rdbuf();
+  const auto offered = fw::json_text::read_hello(text.str());
+  INFO(offered.error().message());
+  REQUIRE(offered);
+  CHECK(offered->final);
+  CHECK(offered->device == "GPU-1");
+  CHECK(offered->options == fw::plan_options{8500, 64, 3, true, false});
+  CHECK(offered->tensors.entries().size() == 17);
+  CHECK(offered->tensors.encodings()[0].wire_id == block_wire::id());
+  scripted script;
+  script.heard.resize(1);
+  fw::encode_text(fw::message_kind::hello, text.str(), script.heard[0]);
+  fw::agreement made;
+  std::vector<fw::error> reasons;
+  const fw::error wrong = fw::join<fw::json_text>(script, offered->tensors, {}, made, reasons);
+  INFO(wrong.message());
+  REQUIRE(!wrong);
+  CHECK(script.said.kind == fw::message_kind::accept);
+  CHECK(made.wire.hash() == offered->plan_hash);
+  const auto said = fw::json_text::read_answer(fw::decode_text(script.said));
+  REQUIRE(said);
+  CHECK(said->plan_hash == offered->plan_hash);
+  CHECK(said->capacity_bytes == 8500);
+  CHECK(!said->wants_other);
+  // What we would send today is what was sent then: another text would need another protocol number.
+  CHECK(fw::json_text::write(*offered) == text.str());
 }

@@ -48,8 +48,12 @@ inline constexpr naming nemo{"nemo", ".weight_scale_inv", ".weight_scale_from_ch
 inline constexpr naming skyrl{"skyrl", ".weight_scale_inv", ".weight_scale"};
 inline constexpr naming modelopt{"modelopt", ".weight_scale", ".weight_scale"};
 inline constexpr naming compressed_tensors{"compressed-tensors", ".weight_scale", ".weight_scale"};
+// What these trainers send to SGLang; verl also to vLLM, under the same names.
+inline constexpr naming verl{"verl", ".weight_scale_inv", ".weight_scale_inv"};
+inline constexpr naming slime{"slime", ".weight_scale_inv", ".weight_scale_inv"};
+inline constexpr naming miles{"miles", ".weight_scale_inv", ".weight_scale_inv"};
 
-inline constexpr naming all[] = {vllm, sglang, nemo, skyrl, modelopt, compressed_tensors};
+inline constexpr naming all[] = {vllm, sglang, nemo, skyrl, modelopt, compressed_tensors, verl, slime, miles};
 
 /// The naming of that id, or nullptr.
 constexpr const naming* find(std::string_view id) noexcept {

@@ -104,10 +104,11 @@ class comparison {
     return text;
   }
 
-  /// Layouts and naming, what stands behind the grid in an encoding's text.
-  static std::string_view behind_grid(const encoding_entry& one) {
-    const std::size_t at = one.text.find(";codes=");
-    return at == std::string::npos ? std::string_view{} : std::string_view(one.text).substr(at);
+  /// The layouts in an encoding's text. The naming behind them is no difference: names are compared by themselves.
+  static std::string_view layouts_of(const encoding_entry& one) {
+    const std::string_view text = one.text;
+    const std::size_t from = text.find(";codes="), to = text.find(";naming=");
+    return from == std::string_view::npos ? std::string_view{} : text.substr(from, to == std::string_view::npos ? to : to - from);
   }
 
   /// Each pair of different encodings is said once, with its first tensor and the number of them.
@@ -118,7 +119,7 @@ class comparison {
     const bool same_grid = offered.grid_id == expected.grid_id;
     bool accepted = same_grid;
     for (const u64 grid : grids_) accepted = accepted || offered.grid_id == grid;
-    if (accepted && behind_grid(offered) == behind_grid(expected)) return;
+    if (accepted && layouts_of(offered) == layouts_of(expected)) return;
     for (const auto& [a, b] : said_)
       if (a == there.encoding && b == here.encoding) return;
     said_.push_back({there.encoding, here.encoding});
