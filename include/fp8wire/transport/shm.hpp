@@ -29,7 +29,7 @@ class shm_publisher {
     if (engines < 1) return make_error(errc::bad_argument, "engines", "must be at least 1", engines, 1);
     if (timeout.count() < 1)
       return make_error(errc::bad_argument, "timeout", "must be at least 1 ms", timeout.count(), 1);
-    auto door = detail::listener::open(name, engines);
+    auto door = detail::listener::open(name);
     if (!door) return door.error();
     shm_publisher made;
     made.door_ = std::move(door).value();
@@ -50,6 +50,8 @@ class shm_publisher {
     return {};
   }
 
+  /// How long each further call may wait; joining can take longer than a buffer may.
+  void set_timeout(std::chrono::milliseconds timeout) noexcept { timeout_ = timeout; }
   int engines() const noexcept { return engines_; }
   /// "engine 1 (pid 123)".
   const std::string& name_of(int engine) const { return peers_[static_cast<std::size_t>(engine)].who(); }
@@ -57,10 +59,10 @@ class shm_publisher {
   /// Makes the slots and shows them to all engines; again for another plan. Every slot begins on a page and is zero.
   /// Errors: out_of_order while an engine still reads; capacity where memory does not suffice.
   error allocate(u32 slots, u64 slot_bytes) {
-    for (const slot& one : slots_)
-      if (one.readers != 0) return make_error(errc::out_of_order, "", "new slots while engines read the old ones");
     const auto geometry = detail::slot_geometry::of(slots, slot_bytes);
     if (!geometry) return geometry.error();
+    for (const slot& one : slots_)
+      if (one.readers != 0) return make_error(errc::out_of_order, "", "new slots while engines read the old ones");
     const auto memory = detail::make_slot_memory(*geometry);
     if (!memory) return memory.error();
     auto mapped = detail::mapping::map(memory->get(), geometry->total_bytes(), PROT_READ | PROT_WRITE);
@@ -111,7 +113,8 @@ class shm_publisher {
     return broadcast(announcement_);
   }
 
-  /// Sends one message to every engine that is there. Errors: also timeout, which loses an engine that took half of it.
+  /// Sends one message to every engine that is there. Errors: that of the first engine which did not get all of it;
+  /// timeout loses that engine, since half a message is none.
   error broadcast(const message& m) { return send(m.kind, m.payload); }
 
   /// The next message of any engine; releases are accounted, not returned. A timeout leaves the connections whole and
@@ -163,9 +166,12 @@ class shm_publisher {
     if (peers_.empty()) return make_error(errc::out_of_order, "", "a message before accept()");
     for (auto& peer : peers_) peer.start(kind, payload, attached);
     wait([&] { return std::none_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer.sending(); }); });
-    for (auto& peer : peers_)
+    error first;
+    for (auto& peer : peers_) {
       if (peer.sending()) peer.lose(errc::timeout, "did not take a message within " + detail::text_of(timeout_));
-    return first_lost();
+      if (!peer.taken() && !first) first = peer.failure();
+    }
+    return first;
   }
 
   /// Every message that arrives, whatever is being waited for, passes here.
@@ -236,6 +242,8 @@ class shm_subscriber {
     return lost;
   }
 
+  /// How long each further call may wait.
+  void set_timeout(std::chrono::milliseconds timeout) noexcept { timeout_ = timeout; }
   /// "learner (pid 123)".
   const std::string& learner() const { return learner_.who(); }
 
@@ -290,7 +298,7 @@ class shm_subscriber {
     learner_.start(kind, payload);
     wait([&] { return !learner_.sending(); });
     if (learner_.sending()) learner_.lose(errc::timeout, "did not take a message within " + detail::text_of(timeout_));
-    return learner_.failure();
+    return learner_.taken() ? error{} : learner_.failure();
   }
 
   error check_held(const frame& f) const {

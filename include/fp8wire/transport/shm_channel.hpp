@@ -120,6 +120,7 @@ class channel {
   /// Begins to send; `flush` goes on until `sending()` ends. A descriptor may ride along.
   /// Expects: not sending; the payload outlives the sending.
   void start(message_kind kind, std::span<const std::byte> payload, int attached = -1) noexcept {
+    taken_ = false;
     if (lost()) return;
     store_le(outgoing_.data(), channel_magic);
     store_le(outgoing_.data() + 4, static_cast<u16>(kind));
@@ -130,6 +131,8 @@ class channel {
     riding_ = attached;
   }
   bool sending() const noexcept { return unsent_ != 0; }
+  /// Whether the last message left as a whole: a peer may well go once it has it.
+  bool taken() const noexcept { return taken_; }
   /// What poll is to wait for.
   short events() const noexcept { return static_cast<short>(sending() && !deaf_ ? POLLIN | POLLOUT : POLLIN); }
 
@@ -167,6 +170,7 @@ class channel {
       }
       riding_ = -1;
       unsent_ -= static_cast<std::size_t>(written);
+      taken_ = unsent_ == 0;
     }
   }
 
@@ -186,12 +190,9 @@ class channel {
         to = current_.payload.data() + have;
       }
       const ssize_t got = receive(to, room);
-      if (got == 0) return lose(errc::peer_lost, received_ == 0 ? "is gone" : "is gone in the middle of a message");
-      if (got < 0) {
-        if (errno == EINTR) continue;
-        if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-        return lose(errc::peer_lost, "is gone");
-      }
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (got <= 0) return lose(errc::peer_lost, received_ == 0 ? "is gone" : "is gone in the middle of a message");
       received_ += static_cast<std::size_t>(got);
       if (in_header && received_ == channel_header_bytes)
         if (error wrong = open()) return lose(std::move(wrong));
@@ -248,7 +249,7 @@ class channel {
   descriptor socket_, attached_;
   std::string who_;
   i64 pid_ = 0;
-  bool same_user_ = false, deaf_ = false;
+  bool same_user_ = false, deaf_ = false, taken_ = false;
   error failure_;
 
   std::array<std::byte, channel_header_bytes> outgoing_{}, incoming_{};

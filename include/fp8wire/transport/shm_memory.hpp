@@ -106,9 +106,28 @@ struct slot_geometry {
   }
 };
 
+/// Bytes that the machine can give without swapping or killing, as the kernel estimates it; the largest number where it
+/// does not say.
+inline u64 available_memory() noexcept {
+  const descriptor file(::open("/proc/meminfo", O_RDONLY | O_CLOEXEC));
+  char room[2048];
+  const ssize_t size = file ? ::read(file.get(), room, sizeof(room)) : 0;
+  const std::string_view text(room, size > 0 ? static_cast<std::size_t>(size) : 0), key = "MemAvailable:";
+  std::size_t at = text.find(key);
+  if (at == text.npos) return ~u64{0};
+  u64 kilobytes = 0;
+  for (at += key.size(); at < text.size() && text[at] != 'k'; ++at)
+    if (text[at] != ' ') kilobytes = 10 * kilobytes + static_cast<u64>(text[at] - '0');
+  return kilobytes << 10;
+}
+
 /// Makes the memory of all slots, present and of a fixed size: a reader can then never be hit by SIGBUS.
 /// Errors: capacity where memory does not suffice, said here rather than by a signal in the middle of an update.
 inline result<descriptor> make_slot_memory(const slot_geometry& geometry) {
+  // The kernel does not refuse: it fills memory until it has to kill somebody.
+  if (const u64 available = available_memory(); geometry.total_bytes() > available)
+    return broken(errc::capacity, "more shared memory for the slots than there is; bytes", geometry.total_bytes(),
+                  available);
   descriptor file(::memfd_create("fp8wire", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return system_error(errc::unsupported, "", "no shared memory", errno);
   int failed = 0;

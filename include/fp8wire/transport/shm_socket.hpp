@@ -52,7 +52,7 @@ class listener {
   ~listener() { close(); }
   explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
 
-  static result<listener> open(std::string_view name, int backlog) {
+  static result<listener> open(std::string_view name) {
     const auto address = socket_address::of(name);
     if (!address) return address.error();
     listener made;
@@ -69,7 +69,7 @@ class listener {
     if (failed != 0) return system_error(errc::bad_file, std::string(name), "the socket cannot be made", failed);
     if (name[0] != '@') made.path_ = name;
     made.owner_ = ::getpid();
-    if (::listen(made.socket_.get(), backlog) != 0)
+    if (::listen(made.socket_.get(), SOMAXCONN) != 0)
       return system_error(errc::bad_file, std::string(name), "cannot be listened on", errno);
     return made;
   }
@@ -78,16 +78,15 @@ class listener {
   result<std::vector<channel>> accept_all(int engines, deadline until, std::chrono::milliseconds timeout) const {
     std::vector<channel> joined(static_cast<std::size_t>(engines)), waiting;
     std::vector<bool> here(joined.size());
-    const auto is_lost = [](const channel& one) { return one.lost(); };
-    int missing = engines;
-    std::string stranger;
     std::vector<pollfd> polled;
-    while (missing > 0) {
+    std::string stranger;
+    for (u64 missing = joined.size(); missing > 0;) {
       channel fresh;
-      bool came = false;
-      std::size_t greeted = waiting.size();
-      u32 engine = 0;
+      bool came = false, changed = false;
+      std::vector<std::size_t> numbers(waiting.size(),
+                                       joined.size());  // of the engine that a connection turned out to be
       const auto greet = [&](std::size_t index, const message& m) -> error {
+        changed = true;
         if (m.kind != kind_join || m.payload.size() != 8)
           return broken(errc::protocol_mismatch, "did not join as an engine does");
         if (const u32 version = load_le<u32>(m.payload.data()); version != protocol_version)
@@ -95,41 +94,41 @@ class listener {
         const u32 number = load_le<u32>(m.payload.data() + 4);
         if (number >= joined.size())
           return broken(errc::unexpected, "joined as an engine too many; its number", number, joined.size() - 1);
-        if (here[number])
+        if (here[number] || numbers[index] < joined.size())
           return broken(errc::duplicate, "joined as engine " + std::to_string(number) + ", which is here already");
-        here[number] = true;  // now, lest two that join in one round get the same place
-        greeted = index;
-        engine = number;
+        here[number] = true;
+        numbers[index] = number;
         return {};
       };
-      const bool in_time = pump(
-          waiting, polled, until, greet,
-          [&] {
-            const int number = came ? -1 : ::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-            if (number >= 0) {
-              fresh = channel(descriptor(number), "a process");
-              came = true;
-            }
-            return came || std::any_of(waiting.begin(), waiting.end(), is_lost) || greeted < waiting.size();
-          },
-          socket_.get());
-      if (!in_time)
+      const auto any_change = [&] {
+        const int number = came ? -1 : ::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (number >= 0) fresh = channel(descriptor(number), "a process");
+        came = came || number >= 0;
+        for (const channel& one : waiting) changed = changed || one.lost();
+        return came || changed;
+      };
+      if (!pump(waiting, polled, until, greet, any_change, socket_.get()))
         return broken(errc::timeout, "engines that joined within " + text_of(timeout) + stranger,
-                      static_cast<u64>(engines - missing), static_cast<u64>(engines));
-      if (greeted < waiting.size()) {
-        channel& one = joined[engine];
-        one = std::move(waiting[greeted]);
-        one.rename("engine " + std::to_string(engine));
-        std::byte answer[4];
-        store_le(answer, static_cast<u32>(engines));
-        one.start(kind_welcome, answer);
-        one.flush();  // a few bytes into an empty socket: nothing can be left
-        waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(greeted));
-        --missing;
+                      joined.size() - missing, joined.size());
+      std::vector<channel> rest;
+      for (std::size_t i = 0; i < waiting.size(); ++i) {
+        if (waiting[i].lost()) {
+          stranger = "; " + waiting[i].failure().what;
+          if (numbers[i] < joined.size()) here[numbers[i]] = false;
+        } else if (numbers[i] < joined.size()) {
+          channel& one = joined[numbers[i]];
+          one = std::move(waiting[i]);
+          one.rename("engine " + std::to_string(numbers[i]));
+          std::byte answer[4];
+          store_le(answer, static_cast<u32>(engines));
+          one.start(kind_welcome, answer);
+          one.flush();  // a few bytes into an empty socket: nothing can be left
+          --missing;
+        } else {
+          rest.push_back(std::move(waiting[i]));
+        }
       }
-      for (const channel& one : waiting)
-        if (one.lost()) stranger = "; " + one.failure().what;
-      waiting.erase(std::remove_if(waiting.begin(), waiting.end(), is_lost), waiting.end());
+      waiting = std::move(rest);
       if (came && fresh.same_user()) waiting.push_back(std::move(fresh));
     }
     return joined;
