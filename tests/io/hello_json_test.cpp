@@ -90,7 +90,8 @@ TEST_CASE("every prefix of a manifest and every damaged member is refused, never
   CHECK(damaged("\"F8_E4M3\"", "\"BF16\"").code == fw::errc::wrong_dtype);
   CHECK(damaged("\"shape\": [128, 64]", "\"shape\": [128, 64.5]").code == fw::errc::bad_header);
   CHECK(damaged("\"shape\": [128, 64]", "\"shape\": [128, -64]").code == fw::errc::wrong_shape);
-  CHECK(damaged("\"shape\": [128, 64]", "\"shape\": [9223372036854775807, 9223372036854775807]").code == fw::errc::overflow);
+  CHECK(damaged("\"shape\": [128, 64]", "\"shape\": [9223372036854775807, 9223372036854775807]").code ==
+        fw::errc::overflow);
   CHECK(damaged("\"shape\": [128, 64]", "\"shape\": [18446744073709551615]").code == fw::errc::bad_header);
   CHECK(damaged("\"shape\": [128, 64]", "\"shape\": [128]").code == fw::errc::wrong_shape);
   CHECK(damaged("\"shape\": [128, 64]", "\"shape\": \"x\"").code == fw::errc::bad_header);
@@ -102,8 +103,10 @@ TEST_CASE("every prefix of a manifest and every damaged member is refused, never
   CHECK(damaged("\"role\": \"scales\"", "\"role\": \"kept\"").code == fw::errc::missing);
   CHECK(damaged("\"role\": \"codes\"", "\"role\": \"spare\"").code == fw::errc::bad_header);
   CHECK(damaged("\"of\": \"a.gate.weight\"", "\"of\": \"a.up.weight\"").code == fw::errc::unexpected);
-  CHECK(damaged("\"name\": \"a.up.weight_scale_inv\"", "\"name\": \"a.gate.weight_scale_inv\"").code == fw::errc::duplicate);
-  CHECK(damaged("\"name\": \"a.gate.weight\"", "\"name\": \"a.gate.weight\", \"name\": \"b\"").code == fw::errc::duplicate);
+  CHECK(damaged("\"name\": \"a.up.weight_scale_inv\"", "\"name\": \"a.gate.weight_scale_inv\"").code ==
+        fw::errc::duplicate);
+  CHECK(damaged("\"name\": \"a.gate.weight\"", "\"name\": \"a.gate.weight\", \"name\": \"b\"").code ==
+        fw::errc::duplicate);
   CHECK(damaged("\"of\": \"embed.weight\"", "\"of\": \"nowhere\"").code == fw::errc::missing);
   CHECK(damaged("rule=", "role=").code == fw::errc::format_mismatch);
   CHECK(damaged("\"wire_id\": \"0x", "\"wire_id\": \"").code == fw::errc::bad_header);
@@ -125,7 +128,8 @@ TEST_CASE("an error survives JSON, and a code of a later version is still an err
   one = fw::make_error(fw::errc::missing, "", "");
   REQUIRE(!fw::error_from_json(fw::error_to_json(one), back));
   CHECK(back == one);
-  REQUIRE(!fw::error_from_json(fw::json::parse("{\"code\": \"melted\", \"condition\": \"C99\", \"more\": []}", "test").value(), back));
+  REQUIRE(!fw::error_from_json(
+      fw::json::parse("{\"code\": \"melted\", \"condition\": \"C99\", \"more\": []}", "test").value(), back));
   CHECK(back.code == fw::errc::aborted);
   CHECK(fw::error_from_json(fw::json::parse("{\"code\": \"ok\"}", "test").value(), back).code == fw::errc::bad_header);
   CHECK(fw::error_from_json(fw::json::parse("[]", "test").value(), back).code == fw::errc::bad_header);
@@ -141,8 +145,8 @@ struct outcome {
   std::vector<fw::agreement> joined;
 };
 
-// join() waits for the learner and offer() waits for engines: each engine lives on what the learner has sent so far, so a
-// scripted link hands it the messages and join() is run again from its start for every new one.
+// join() waits for the learner and offer() waits for engines: each engine lives on what the learner has sent so far, so
+// a scripted link hands it the messages and join() is run again from its start for every new one.
 struct scripted {
   using stream = fake::stream;
   std::vector<fw::message> heard;
@@ -321,7 +325,8 @@ TEST_CASE("a plan over an engine's budget is refused before the first byte") {
 TEST_CASE("another protocol is refused with both numbers, whatever else its hello says") {
   scripted script;
   script.heard.resize(1);
-  fw::encode_text(fw::message_kind::hello, "{\"protocol\": 2, \"everything\": {\"else\": \"changed\"}}", script.heard[0]);
+  fw::encode_text(fw::message_kind::hello, "{\"protocol\": 2, \"everything\": {\"else\": \"changed\"}}",
+                  script.heard[0]);
   fw::agreement made;
   std::vector<fw::error> reasons;
   const fw::error wrong = fw::join<fw::json_text>(script, manifest_of<block_wire>(""), {}, made, reasons);

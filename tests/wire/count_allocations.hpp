@@ -23,5 +23,7 @@ __attribute__((noinline)) void* operator new(std::size_t size, std::align_val_t 
 __attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
 __attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 __attribute__((noinline)) void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-__attribute__((noinline)) void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
 #endif

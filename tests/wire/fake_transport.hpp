@@ -41,13 +41,16 @@ struct stream {
 class network {
  public:
   network(int engines, fw::u32 slots, std::size_t slot_bytes, unsigned seed = 1)
-      : slots_(slots, std::vector<std::byte>(slot_bytes, std::byte{0xEE})), engines_(static_cast<std::size_t>(engines)), random_(seed) {
+      : slots_(slots, std::vector<std::byte>(slot_bytes, std::byte{0xEE})),
+        engines_(static_cast<std::size_t>(engines)),
+        random_(seed) {
     for (auto& one : engines_) one.mirror = slots_;
   }
 
   // What the tests bend. to_engine may change a message or drop it by returning false.
   std::function<bool(int, fw::message&)> to_engine = [](int, fw::message&) { return true; };
-  std::function<void(int, const fw::frame&, std::span<std::byte>)> landed = [](int, const fw::frame&, std::span<std::byte>) {};
+  std::function<void(int, const fw::frame&, std::span<std::byte>)> landed = [](int, const fw::frame&,
+                                                                               std::span<std::byte>) {};
   // Lets the engines work; false when there was nothing to do.
   std::function<bool()> pump = [] { return false; };
   bool learner_dead = false;
@@ -85,7 +88,8 @@ class network {
     fw::error receive(fw::message& into) {
       auto& box = net->at(engine).inbox;
       if (box.empty())
-        return net->learner_dead ? fw::make_error(fw::errc::peer_lost, "learner", "is gone") : fw::make_error(fw::errc::timeout, "learner", "nothing came");
+        return net->learner_dead ? fw::make_error(fw::errc::peer_lost, "learner", "is gone")
+                                 : fw::make_error(fw::errc::timeout, "learner", "nothing came");
       into = std::move(box.front());
       box.pop_front();
       return {};
@@ -121,7 +125,8 @@ class network {
   };
   one_engine& at(int e) { return engines_[static_cast<std::size_t>(e)]; }
   fw::error lost() const {
-    return dead_engine < 0 ? fw::error{} : fw::make_error(fw::errc::peer_lost, "engine " + std::to_string(dead_engine), "is gone");
+    return dead_engine < 0 ? fw::error{}
+                           : fw::make_error(fw::errc::peer_lost, "engine " + std::to_string(dead_engine), "is gone");
   }
   fw::u32 slot_of(fw::u32 buffer) const { return buffer % static_cast<fw::u32>(slots_.size()); }
 
@@ -132,7 +137,8 @@ class network {
       while (!held.free && !held.released)
         if (dead_engine >= 0 || !pump()) break;
       if (fw::error gone = lost()) return gone;
-      if (!held.free && !held.released) return fw::make_error(fw::errc::timeout, "engine " + std::to_string(e), "holds the slot");
+      if (!held.free && !held.released)
+        return fw::make_error(fw::errc::timeout, "engine " + std::to_string(e), "holds the slot");
       if (held.reader != nullptr) held.reader->run_until(held.ticket);
     }
     std::fill(slots_[slot].begin(), slots_[slot].end(), std::byte{0xEE});
@@ -152,7 +158,8 @@ class network {
       const std::size_t ticket = s.queue->given;
       flying_.push_back({e, f.buffer, [this, e, f, slot, s, ticket] {
                            s.queue->run_until(ticket);
-                           std::memcpy(at(e).mirror[slot].data(), slots_[slot].data(), static_cast<std::size_t>(f.used_bytes));
+                           std::memcpy(at(e).mirror[slot].data(), slots_[slot].data(),
+                                       static_cast<std::size_t>(f.used_bytes));
                            landed(e, f, std::span(at(e).mirror[slot]));
                          }});
     }
@@ -161,7 +168,8 @@ class network {
 
   void land(int e, fw::u32 buffer) {
     // Others that are in the air may land first.
-    for (int tries = static_cast<int>(random_() % 3); tries > 0 && flying_.size() > 1; --tries) drop(random_() % flying_.size());
+    for (int tries = static_cast<int>(random_() % 3); tries > 0 && flying_.size() > 1; --tries)
+      drop(random_() % flying_.size());
     for (std::size_t i = 0; i < flying_.size(); ++i)
       if (flying_[i].engine == e && flying_[i].buffer == buffer) return drop(i);
   }
@@ -174,11 +182,13 @@ class network {
   fw::result<std::span<const std::byte>> bytes(int e, const fw::frame& f, stream s) {
     auto& memory = at(e).mirror[slot_of(f.buffer)];
     s.queue->push([this, e, f] { land(e, f.buffer); });
-    return std::span<const std::byte>(memory.data(), std::min<std::size_t>(memory.size(), static_cast<std::size_t>(f.used_bytes)));
+    return std::span<const std::byte>(memory.data(),
+                                      std::min<std::size_t>(memory.size(), static_cast<std::size_t>(f.used_bytes)));
   }
   fw::error release(int e, const fw::frame& f, stream s) {
     lease& held = at(e).leases[slot_of(f.buffer)];
-    if (held.free || held.released || held.buffer != f.buffer) return fw::make_error(fw::errc::out_of_order, "buffer", "is not held");
+    if (held.free || held.released || held.buffer != f.buffer)
+      return fw::make_error(fw::errc::out_of_order, "buffer", "is not held");
     held.released = true;
     held.reader = s.queue;
     --leases_out;
@@ -219,7 +229,11 @@ class late_store {
     s.queue->sync();
     return inner.reports(s);
   }
-  fw::error finalize(stream) { return ++finalized, fail_finalize ? fw::make_error(fw::errc::unsupported, "sink", "cannot finalize", fw::condition::c6_derived_state) : fw::error{}; }
+  fw::error finalize(stream) {
+    return ++finalized, fail_finalize ? fw::make_error(fw::errc::unsupported, "sink", "cannot finalize",
+                                                       fw::condition::c6_derived_state)
+                                      : fw::error{};
+  }
   void publish(fw::u64 version) noexcept {
     inner.publish(version);
     published.push_back(version);
@@ -239,8 +253,10 @@ class late_backend {
   void prepare(std::size_t pieces, std::size_t items) { inner_.prepare(pieces, items); }
   void begin() noexcept { inner_.begin(); }
   template <fw::any_recipe Recipe, class In>
-  fw::error quantize(const fw::quantize_job& job, fw::matrix_view<const In> in, fw::pair_view<Recipe> out, float floor, stream s) {
-    s.queue->push([this, job, in, out, floor, s] { static_cast<void>(inner_.quantize<Recipe>(job, in, out, floor, s)); });
+  fw::error quantize(const fw::quantize_job& job, fw::matrix_view<const In> in, fw::pair_view<Recipe> out, float floor,
+                     stream s) {
+    s.queue->push(
+        [this, job, in, out, floor, s] { static_cast<void>(inner_.quantize<Recipe>(job, in, out, floor, s)); });
     return {};
   }
   template <class Value> fw::error copy(fw::u32 piece, Value* to, fw::matrix_view<const Value> from, stream s) {

@@ -18,7 +18,8 @@ using mx_wire = fw::wire_format<fw::presets::te_mxfp8::recipe, fw::namings::mode
 
 namespace {
 
-fw::manifest bytes_only(const std::vector<std::pair<std::string, i64>>& sizes, const std::vector<std::string>& units = {}) {
+fw::manifest bytes_only(const std::vector<std::pair<std::string, i64>>& sizes,
+                        const std::vector<std::string>& units = {}) {
   fw::manifest made;
   for (std::size_t i = 0; i < sizes.size(); ++i)
     REQUIRE(!made.keep(sizes[i].first, fw::dtype::uint8, {sizes[i].second}, units.empty() ? "" : units[i]));
@@ -29,7 +30,8 @@ std::vector<std::vector<std::string>> names_in(const fw::manifest& tensors, cons
   std::vector<std::vector<std::string>> made;
   for (const fw::plan_buffer& buffer : wire.buffers()) {
     made.emplace_back();
-    for (u32 i = buffer.first; i < buffer.first + buffer.count; ++i) made.back().push_back(tensors.entries()[wire.pieces()[i].entry].name);
+    for (u32 i = buffer.first; i < buffer.first + buffer.count; ++i)
+      made.back().push_back(tensors.entries()[wire.pieces()[i].entry].name);
   }
   return made;
 }
@@ -73,9 +75,11 @@ std::string broken_promise(const fw::manifest& tensors, const fw::plan& wire) {
       if (buffers_of_unit[unit].empty() || buffers_of_unit[unit].back() != b) buffers_of_unit[unit].push_back(b);
       if (buffer.cut) unit_is_cut[unit] = true;
     }
-    if (buffer.used_bytes < end || buffer.used_bytes - end >= options.align_bytes) return "used bytes end with the last piece";
+    if (buffer.used_bytes < end || buffer.used_bytes - end >= options.align_bytes)
+      return "used bytes end with the last piece";
     if (buffer.used_bytes > wire.slot_bytes()) return "a slot holds every buffer";
-    if (buffer.used_bytes > options.capacity_bytes && !buffer.oversized) return "only oversized buffers are over the capacity";
+    if (buffer.used_bytes > options.capacity_bytes && !buffer.oversized)
+      return "only oversized buffers are over the capacity";
     if (!buffer.cut) continue;
     // A piece is a pair: codes, then exactly the scales of their blocks.
     if (buffer.count != 2) return "a piece has codes and scales";
@@ -84,13 +88,17 @@ std::string broken_promise(const fw::manifest& tensors, const fw::plan& wire) {
     if (scales.entry != codes.entry + 1) return "scales follow their codes";
     const i64 block_rows = (facts.extents.rows + facts.split_rows - 1) / facts.split_rows;
     const i64 scale_row = static_cast<i64>(tensors.entries()[scales.entry].bytes) / (facts.extents.batch * block_rows);
-    const auto block_of = [&](i64 row) { return row / facts.extents.rows * block_rows + row % facts.extents.rows / facts.split_rows; };
+    const auto block_of = [&](i64 row) {
+      return row / facts.extents.rows * block_rows + row % facts.extents.rows / facts.split_rows;
+    };
     const i64 first = static_cast<i64>(codes.from) / facts.extents.cols;
     const i64 last = static_cast<i64>(codes.from + codes.bytes) / facts.extents.cols - 1;
     if (static_cast<i64>(scales.from) != block_of(first) * scale_row) return "scales begin with their codes";
-    if (static_cast<i64>(scales.from + scales.bytes) != (block_of(last) + 1) * scale_row) return "scales end with their codes";
+    if (static_cast<i64>(scales.from + scales.bytes) != (block_of(last) + 1) * scale_row)
+      return "scales end with their codes";
     const bool starts_block = first % facts.extents.rows % facts.split_rows == 0;
-    const bool ends_block = (last + 1) % facts.extents.rows == 0 || (last + 1) % facts.extents.rows % facts.split_rows == 0;
+    const bool ends_block =
+        (last + 1) % facts.extents.rows == 0 || (last + 1) % facts.extents.rows % facts.split_rows == 0;
     if (!starts_block || !ends_block) return "no block is cut";
   }
   if (next != wire.pieces().size()) return "every piece is in a buffer";
@@ -106,7 +114,8 @@ std::string broken_promise(const fw::manifest& tensors, const fw::plan& wire) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("at every capacity, byte by byte, units stay whole and every byte has one place", Wire, block_wire, mx_wire) {
+TEST_CASE_TEMPLATE("at every capacity, byte by byte, units stay whole and every byte has one place", Wire, block_wire,
+                   mx_wire) {
   const fw::manifest tensors = model<Wire>();
   u64 all = 0;
   for (const auto& entry : tensors.entries()) all += entry.bytes + 8;
@@ -125,16 +134,21 @@ TEST_CASE("a pair straddles no boundary") {
   fw::manifest tensors;
   fw::pair_facts facts{{1, 1, 600}, 0, {}, 0, 0};
   const fw::encoding_entry encoding{1, 1, "x", ""};
-  REQUIRE(!tensors.add_pair({{"a.weight", fw::dtype::f8_e4m3, {1, 600}}, {"a.weight_scale_inv", fw::dtype::f32, {1, 4}}}, facts, encoding, ""));
+  REQUIRE(
+      !tensors.add_pair({{"a.weight", fw::dtype::f8_e4m3, {1, 600}}, {"a.weight_scale_inv", fw::dtype::f32, {1, 4}}},
+                        facts, encoding, ""));
   facts.extents.cols = 400;
-  REQUIRE(!tensors.add_pair({{"b.weight", fw::dtype::f8_e4m3, {1, 400}}, {"b.weight_scale_inv", fw::dtype::f32, {1, 4}}}, facts, encoding, ""));
+  REQUIRE(
+      !tensors.add_pair({{"b.weight", fw::dtype::f8_e4m3, {1, 400}}, {"b.weight_scale_inv", fw::dtype::f32, {1, 4}}},
+                        facts, encoding, ""));
   const auto wire = fw::make_plan(tensors, {1024, 8, 2, false, false}).value();
   CHECK(names_in(tensors, wire) ==
         std::vector<std::vector<std::string>>{{"a.weight", "a.weight_scale_inv"}, {"b.weight", "b.weight_scale_inv"}});
 }
 
 TEST_CASE("the running size counts every tensor of a buffer") {
-  const fw::manifest tensors = bytes_only({{"t0", 300}, {"t1", 300}, {"t2", 300}, {"t3", 300}, {"t4", 300}, {"t5", 300}, {"t6", 300}});
+  const fw::manifest tensors =
+      bytes_only({{"t0", 300}, {"t1", 300}, {"t2", 300}, {"t3", 300}, {"t4", 300}, {"t5", 300}, {"t6", 300}});
   const auto wire = fw::make_plan(tensors, {1000, 8, 2, false, false}).value();
   std::vector<u32> counts;
   for (const auto& buffer : wire.buffers()) counts.push_back(buffer.count);
@@ -142,7 +156,8 @@ TEST_CASE("the running size counts every tensor of a buffer") {
 }
 
 TEST_CASE("siblings that export far apart share a buffer, in the place of the first") {
-  const fw::manifest tensors = bytes_only({{"gate", 100}, {"other", 100}, {"up", 100}}, {"gate_up", "other", "gate_up"});
+  const fw::manifest tensors =
+      bytes_only({{"gate", 100}, {"other", 100}, {"up", 100}}, {"gate_up", "other", "gate_up"});
   const auto wire = fw::make_plan(tensors, {208, 8, 2, false, false}).value();
   CHECK(names_in(tensors, wire) == std::vector<std::vector<std::string>>{{"gate", "up"}, {"other"}});
 }
@@ -166,7 +181,8 @@ TEST_CASE("by dtype, a buffer holds units of one dtype only") {
   REQUIRE(!tensors.keep("b", fw::dtype::bf16, {4}));
   REQUIRE(!tensors.keep("c", fw::dtype::f32, {4}));
   const auto wire = fw::make_plan(tensors, {1 << 20, 8, 2, false, true}).value();
-  CHECK(names_in(tensors, wire) == std::vector<std::vector<std::string>>{{"w.weight", "w.weight_scale"}, {"a", "b"}, {"c"}});
+  CHECK(names_in(tensors, wire) ==
+        std::vector<std::vector<std::string>>{{"w.weight", "w.weight_scale"}, {"a", "b"}, {"c"}});
 }
 
 TEST_CASE("a pair over the capacity is cut between block rows only where that is allowed and possible") {
@@ -183,7 +199,8 @@ TEST_CASE("a pair over the capacity is cut between block rows only where that is
   CHECK(cut.pieces()[7].from == 12);
   CHECK(fw::make_plan(tensors, {capacity - 1, 256, 2, true, false})->buffers().size() == 1);  // no block row fits
   CHECK(fw::make_plan(tensors, {2 * 128 * 64 + 256, 256, 2, true, false})->buffers().size() == 2);
-  using whole_wire = fw::wire_format<fw::recipe<fw::e4m3, fw::block<fw::whole, fw::whole>, fw::rules::quotient>, fw::namings::vllm>;
+  using whole_wire =
+      fw::wire_format<fw::recipe<fw::e4m3, fw::block<fw::whole, fw::whole>, fw::rules::quotient>, fw::namings::vllm>;
   fw::manifest tensor_wide;
   REQUIRE(!tensor_wide.add<whole_wire>("w.weight", {400, 64}));
   CHECK(fw::make_plan(tensor_wide, {capacity, 256, 2, true, false})->buffers().size() == 1);
@@ -279,7 +296,8 @@ TEST_CASE("a shard starts and ends on the block grid or at the weight's end, and
   CHECK(made.entries()[1].shape == std::vector<i64>{2, 1});
   const fw::error wrong = made.add_part<block_wire>("b.weight", {300, 256}, {64, 0, 128, 256});
   CHECK(wrong.broken == fw::condition::c5_geometry);
-  CHECK(wrong.message() == "C5 b.weight: a shard's first row 64 lies inside a block of 128; the remainder: got 64, expected 0");
+  CHECK(wrong.message() ==
+        "C5 b.weight: a shard's first row 64 lies inside a block of 128; the remainder: got 64, expected 0");
   CHECK(made.add_part<block_wire>("b.weight", {300, 256}, {128, 0, 64, 256}).got == 64);
   CHECK(made.add_part<block_wire>("b.weight", {300, 256}, {256, 0, 128, 256}).got == 384);
   CHECK(made.add_part<block_wire>("b.weight", {300, 256}, {-128, 0, 128, 256}).code == fw::errc::wrong_shape);
@@ -297,7 +315,8 @@ TEST_CASE("explain says why every buffer ends where it ends") {
   const std::string text = fw::explain(tensors, wire);
   INFO(text);
   CHECK(text.find("buffer 0: 8448 of 8448 bytes, a piece of w.weight") != std::string::npos);
-  CHECK(text.find("buffer 4: 256 of 8448 bytes, 1 tensor of 1 unit; ends because b needs 9216 more") != std::string::npos);
+  CHECK(text.find("buffer 4: 256 of 8448 bytes, 1 tensor of 1 unit; ends because b needs 9216 more") !=
+        std::string::npos);
   CHECK(text.find("buffer 5: 9216 bytes, more than the capacity of 8448: b fits no smaller one") != std::string::npos);
   CHECK(text.find("buffer 6") != std::string::npos);
 }

@@ -11,8 +11,8 @@ import sys
 M64 = (1 << 64) - 1
 MAGIC = 0x57385046
 HELLO, ACCEPT, REFUSE, BEGIN, DATA, RELEASE, FINISH, VOTE, COMMIT, COMMITTED, ABORT, BYE = range(1, 13)
-DTYPES = ("BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ I16 U16 F16 BF16 I32 U32 F32 C64 "
-          "F64 I64 U64").split()
+DTYPES = ("BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ I16 U16 F16 BF16 "
+          "I32 U32 F32 C64 F64 I64 U64").split()
 BITS = [8, 4, 6, 6, 8, 8, 8, 8, 8, 8, 8, 16, 16, 16, 16, 32, 32, 32, 64, 64, 64, 64]
 ROLES = ["codes", "scales", "kept"]
 
@@ -77,14 +77,16 @@ class Manifest:
         self.encodings = of["encodings"]
         for one in self.encodings:
             refuse_unless(bare(one["text"]) == int(one["wire_id"], 16), "wire_id is not the hash of its text")
-            refuse_unless(bare(one["text"].split(";codes=")[0]) == int(one["grid_id"], 16), "grid_id is not the hash of the grid")
+            grid = one["text"].split(";codes=")[0]
+            refuse_unless(bare(grid) == int(one["grid_id"], 16), "grid_id is not the hash of the grid")
         self.tensors = of["tensors"]
         self.aliases = of["aliases"]
         self.items = []  # indices of tensors
         for i, tensor in enumerate(self.tensors):
             if tensor["role"] == "scales":
                 before = self.tensors[i - 1]
-                refuse_unless(before["role"] == "codes" and before["name"] == tensor["of"], tensor["name"] + ": without its codes")
+                follows = before["role"] == "codes" and before["name"] == tensor["of"]
+                refuse_unless(follows, tensor["name"] + ": without its codes")
                 self.items[-1].append(i)
             else:
                 self.items.append([i])

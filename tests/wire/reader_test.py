@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded updates give the Python reader the same bytes; a flipped bit is refused. Usage: reader_test.py RECORD_UPDATE"""
+"""Recorded updates give the Python reader the same bytes; a flipped bit is refused.
+
+Usage: reader_test.py RECORD_UPDATE
+"""
 import pathlib
 import subprocess
 import sys

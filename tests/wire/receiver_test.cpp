@@ -75,7 +75,8 @@ TEST_CASE("a lost frame is refused with the tensors it carried") {
     CHECK(wrong.code == errc::out_of_order);
     CHECK(wrong.broken == condition::c3_complete_pairs);
     CHECK(wrong.rank == 1);
-    CHECK(wrong.what.find("missing keys (4): [l0.gate.weight, l0.gate.weight_scale_inv, l0.up.weight, l0.up.weight_scale_inv]") !=
+    CHECK(wrong.what.find(
+              "missing keys (4): [l0.gate.weight, l0.gate.weight_scale_inv, l0.up.weight, l0.up.weight_scale_inv]") !=
           std::string::npos);
     wrong = with_fault(mode, lose(7));  // the last buffer
     CHECK(wrong.code == errc::missing);
@@ -159,7 +160,8 @@ TEST_CASE("one flipped bit anywhere names its tensor") {
     if (piece.bytes == 0) continue;
     const fw::error wrong = with_fault(commit_mode::staged, [&](world& w) {
       w.net.landed = [piece](int engine, const fw::frame& f, std::span<std::byte> memory) {
-        if (engine == 1 && f.buffer == piece.buffer) memory[static_cast<std::size_t>(piece.offset + piece.bytes - 1)] ^= std::byte{0x80};
+        if (engine == 1 && f.buffer == piece.buffer)
+          memory[static_cast<std::size_t>(piece.offset + piece.bytes - 1)] ^= std::byte{0x80};
       };
     });
     CHECK(wrong.code == errc::checksum);
@@ -171,7 +173,9 @@ TEST_CASE("one flipped bit anywhere names its tensor") {
 TEST_CASE("padding is not summed: nobody promised anything about it") {
   const test::model from = test::small_model();
   world w(from, small, commit_mode::staged);
-  w.net.landed = [](int, const fw::frame&, std::span<std::byte> memory) { memory[224] ^= std::byte{1}; };  // behind embed.weight
+  w.net.landed = [](int, const fw::frame&, std::span<std::byte> memory) {
+    memory[224] ^= std::byte{1};
+  };  // behind embed.weight
   CHECK(w.wire.pieces()[0].bytes == 224);
   w.net.landed = [](int, const fw::frame& f, std::span<std::byte> memory) {
     if (f.buffer == 0) memory[224] ^= std::byte{1};
@@ -191,16 +195,18 @@ TEST_CASE("scales and codes that no quantizer stores are refused by name, unless
     const float scales[1] = {scale};
     for (const test::tensor& one : from) {
       if (one.name == "l0.up.weight")
-        REQUIRE(!w.learner.forward(one.name, {fw::dense<const fw::u8>(codes.data(), 40, 64), fw::dense<const float>(scales, 1, 1)}, w.stream()));
-      else
-        REQUIRE(!w.send(one));
+        REQUIRE(!w.learner.forward(
+            one.name, {fw::dense<const fw::u8>(codes.data(), 40, 64), fw::dense<const float>(scales, 1, 1)},
+            w.stream()));
+      else REQUIRE(!w.send(one));
     }
     wrong = w.learner.finish(w.stream());
   };
   fw::error wrong;
   forward(1.0f, 0xFE, wrong);
   CHECK(!wrong);
-  for (const fw::u32 bits : {0x00000000u, 0x80000000u, 0xBF800000u, 0x7F800000u, 0x7FC00000u, 0xFFC00000u, 0xFF800000u}) {
+  for (const fw::u32 bits :
+       {0x00000000u, 0x80000000u, 0xBF800000u, 0x7F800000u, 0x7FC00000u, 0xFFC00000u, 0xFF800000u}) {
     forward(fw::float_of(bits), 0x30, wrong);
     CHECK(wrong.code == errc::bad_scale);
     CHECK(wrong.broken == condition::c9_scale_sanity);
@@ -217,7 +223,8 @@ TEST_CASE("scales and codes that no quantizer stores are refused by name, unless
     CHECK(wrong.what.find("element 77") != std::string::npos);
   }
   // A recipe that lets the tool's own rule decide sends NaN codes, and the finish message says of which tensor.
-  using tool = fw::with_numerics<fw::presets::vllm_block::recipe, fw::numerics{.amax_floor = 1e-10f, .bad = fw::nonfinite::as_tool}>;
+  using tool = fw::with_numerics<fw::presets::vllm_block::recipe,
+                                 fw::numerics{.amax_floor = 1e-10f, .bad = fw::nonfinite::as_tool}>;
   using tool_wire = fw::wire_format<tool, fw::namings::vllm>;
   test::model nan = from;
   nan[2].values[5].bits = 0x7FC0;
@@ -261,13 +268,14 @@ TEST_CASE("a malformed or wrong finish is refused, and the vote says so") {
     CHECK(with_fault(mode, finish_fault([](fw::message& m) { m.payload.pop_back(); })).code == errc::wrong_size);
     CHECK(with_fault(mode, finish_fault([](fw::message& m) { m.payload.clear(); })).code == errc::wrong_size);
     CHECK(with_fault(mode, finish_fault([](fw::message& m) {
-            fw::u64 version = 0;
-            std::vector<fw::u64> sums;
-            std::vector<fw::i64> statuses;
-            REQUIRE(!fw::decode_finish(m, version, sums, statuses));
-            sums.pop_back();
-            fw::encode_finish(version, sums, statuses, m);
-          })).code == errc::wrong_size);
+                       fw::u64 version = 0;
+                       std::vector<fw::u64> sums;
+                       std::vector<fw::i64> statuses;
+                       REQUIRE(!fw::decode_finish(m, version, sums, statuses));
+                       sums.pop_back();
+                       fw::encode_finish(version, sums, statuses, m);
+                     }))
+              .code == errc::wrong_size);
     const fw::error wrong = with_fault(mode, finish_fault([](fw::message& m) { m.payload[16] ^= std::byte{1}; }));
     CHECK(wrong.code == errc::checksum);
     CHECK(wrong.tensor == "embed.weight");
@@ -289,7 +297,9 @@ TEST_CASE("begin twice, finish twice, commit without a vote and replays of an ol
     sums.push_back(fw::checksum(bytes.data(), bytes.size()));
   }
   const std::vector<fw::i64> statuses(tensors.items().size(), -1);
-  const auto frame = [&](fw::u64 version) { return fw::frame{1, 0, wire.hash(), version, wire.buffers()[0].used_bytes}; };
+  const auto frame = [&](fw::u64 version) {
+    return fw::frame{1, 0, wire.hash(), version, wire.buffers()[0].used_bytes};
+  };
   CHECK(engine.begin(0).code == errc::stale_version);
   engine.abort(fw::make_error(errc::aborted, "", ""));
   CHECK(engine.commit(1).code == errc::out_of_order);

@@ -43,12 +43,18 @@ template <class Wire> int record(const std::string& folder, const std::string& n
   if (tensors.tie("lm_head.weight", "embed.weight")) return fail("tie");
   // A shard: rows 128 to 160 of a weight of 160 x 320, columns 128 to 256.
   test::tensor shard{"shard.weight", "shard.weight", {32, 128}, true, {}};
-  if (fw::error wrong = tensors.template add_part<Wire>(shard.name, {160, 320}, {128, 128, 32, 128})) return fail(wrong.message());
+  if (fw::error wrong = tensors.template add_part<Wire>(shard.name, {160, 320}, {128, 128, 32, 128}))
+    return fail(wrong.message());
   tensors.label(Wire::id(), name);
   const fw::plan wire = fw::make_plan(tensors, options).value();
-  recorder link{{}, std::vector<std::vector<std::byte>>(options.slots, std::vector<std::byte>(static_cast<std::size_t>(wire.slot_bytes()), std::byte{0xEE}))};
+  recorder link{
+      {},
+      std::vector<std::vector<std::byte>>(
+          options.slots, std::vector<std::byte>(static_cast<std::size_t>(wire.slot_bytes()), std::byte{0xEE}))};
   fw::message hello;
-  fw::encode_text(fw::message_kind::hello, fw::json_text::write(fw::hello{fw::protocol_version, true, tensors, options, wire.hash(), "GPU-1"}), hello);
+  fw::encode_text(fw::message_kind::hello,
+                  fw::json_text::write(fw::hello{fw::protocol_version, true, tensors, options, wire.hash(), "GPU-1"}),
+                  hello);
   if (link.broadcast(hello)) return fail("hello");
   fw::sender<Wire, recorder> learner(tensors, wire, link);
   for (unsigned version = 1; version <= 3; ++version) {
@@ -65,8 +71,10 @@ template <class Wire> int record(const std::string& folder, const std::string& n
     }
     for (const std::size_t i : order)
       if (const test::tensor& one = from[i]; !wrong)
-        wrong = one.quantized ? learner.put(one.name, test::view_of(one), {}) : learner.keep(one.name, one.values.data(), one.values.size() * 2, {});
-    if (version == 2) learner.abort(fw::make_error(fw::errc::aborted, "learner", "changed its mind"));  // a reader must drop it
+        wrong = one.quantized ? learner.put(one.name, test::view_of(one), {})
+                              : learner.keep(one.name, one.values.data(), one.values.size() * 2, {});
+    if (version == 2)
+      learner.abort(fw::make_error(fw::errc::aborted, "learner", "changed its mind"));  // a reader must drop it
     else if (!wrong) wrong = learner.finish({});
     if (wrong) return fail(wrong.message());
     if (version == 2) continue;

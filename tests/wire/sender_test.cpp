@@ -51,7 +51,8 @@ TEST_CASE("an item beyond the window is refused with the names that hold the win
   CHECK(wrong.broken == condition::c3_complete_pairs);
   CHECK(wrong.tensor == "l0.down.weight");
   CHECK(wrong.what.find("missing keys (1): [l0.up.weight]") != std::string::npos);
-  for (const char* name : {"l0.up.weight", "l0.experts.weight", "l0.down.weight", "empty.weight", "l1.q.weight", "l1.kv_scale"})
+  for (const char* name :
+       {"l0.up.weight", "l0.experts.weight", "l0.down.weight", "empty.weight", "l1.q.weight", "l1.kv_scale"})
     REQUIRE(!w.send(named(from, name)));
   REQUIRE(!w.learner.finish(w.stream()));
   CHECK(w.serves(1, from));
@@ -90,7 +91,8 @@ TEST_CASE("what does not belong is refused by name and leaves the update as it w
   other.quantized = false;
   refused(w.send(other), errc::wrong_dtype, "l0.down.weight");
   const fw::bf16 one_value[64] = {};
-  refused(w.learner.put("l0.experts.weight", fw::dense(one_value, 1, 32, 2), w.stream()), errc::wrong_shape, "l0.experts.weight");
+  refused(w.learner.put("l0.experts.weight", fw::dense(one_value, 1, 32, 2), w.stream()), errc::wrong_shape,
+          "l0.experts.weight");
   for (const std::size_t i : {0u, 3u, 4u, 5u, 6u, 7u, 8u}) REQUIRE(!w.send(from[i]));
   REQUIRE(!w.learner.finish(w.stream()));
   CHECK(w.serves(0, from));
@@ -140,11 +142,13 @@ TEST_CASE("forwarded pairs arrive as they are, strided views too") {
       auto& tall = padded_scales.emplace_back(static_cast<std::size_t>(in.batch * rows * (cols + 1)) + 1);
       for (fw::i64 r = 0; r < in.batch * in.rows; ++r)
         for (fw::i64 c = 0; c < in.cols; ++c)
-          wide[static_cast<std::size_t>(r * (in.cols + 1) + c)] = static_cast<fw::u8>(codes[static_cast<std::size_t>(r * in.cols + c)]);
+          wide[static_cast<std::size_t>(r * (in.cols + 1) + c)] =
+              static_cast<fw::u8>(codes[static_cast<std::size_t>(r * in.cols + c)]);
       for (fw::i64 r = 0; r < in.batch * rows; ++r)
-        std::memcpy(&tall[static_cast<std::size_t>(r * (cols + 1))], scales.data() + static_cast<std::size_t>(r * cols) * 4,
-                    static_cast<std::size_t>(cols) * 4);
-      const fw::matrix_view<const fw::u8> code_view{wide.data(), in.rows, in.cols, in.cols + 1, in.batch, in.rows * (in.cols + 1), 1};
+        std::memcpy(&tall[static_cast<std::size_t>(r * (cols + 1))],
+                    scales.data() + static_cast<std::size_t>(r * cols) * 4, static_cast<std::size_t>(cols) * 4);
+      const fw::matrix_view<const fw::u8> code_view{
+          wide.data(), in.rows, in.cols, in.cols + 1, in.batch, in.rows * (in.cols + 1), 1};
       const fw::matrix_view<const float> scale_view{tall.data(), rows, cols, cols + 1, in.batch, rows * (cols + 1), 1};
       REQUIRE(!w.learner.forward(one.name, {code_view, scale_view}, w.stream()));
     }
@@ -156,10 +160,14 @@ TEST_CASE("forwarded pairs arrive as they are, strided views too") {
   REQUIRE(!w.send(from[0]));
   fw::u8 codes[40 * 64] = {};
   float scales[4] = {1, 1, 1, 1};
-  CHECK(w.learner.forward("l0.gate.weight", {fw::dense<const fw::u8>(codes, 40, 64), fw::dense<const float>(scales, 2, 1)}, w.stream()).code ==
-        errc::wrong_shape);
-  CHECK(w.learner.forward("l0.gate.weight", {fw::dense<const fw::u8>(codes, 40, 64), fw::dense<const float>(scales, 1, 2)}, w.stream()).code ==
-        errc::wrong_shape);
+  CHECK(w.learner
+            .forward("l0.gate.weight", {fw::dense<const fw::u8>(codes, 40, 64), fw::dense<const float>(scales, 2, 1)},
+                     w.stream())
+            .code == errc::wrong_shape);
+  CHECK(w.learner
+            .forward("l0.gate.weight", {fw::dense<const fw::u8>(codes, 40, 64), fw::dense<const float>(scales, 1, 2)},
+                     w.stream())
+            .code == errc::wrong_shape);
 }
 
 TEST_CASE("a weight with NaN or Inf is refused at the end, its first element named, and nobody commits") {

@@ -78,7 +78,8 @@ inline fw::matrix_view<const fw::bf16> view_of(const tensor& one) {
 }
 
 // Each entry's bytes, made by the scalar reference over whole tensors.
-template <class Wire> std::map<std::string, std::vector<std::byte>> expected_bytes(const fw::manifest& tensors, const model& from) {
+template <class Wire> std::map<std::string, std::vector<std::byte>> expected_bytes(const fw::manifest& tensors,
+                                                                                   const model& from) {
   using recipe = typename Wire::recipe;
   std::map<std::string, std::vector<std::byte>> made;
   for (const tensor& one : from) {
@@ -92,13 +93,15 @@ template <class Wire> std::map<std::string, std::vector<std::byte>> expected_byt
     std::vector<std::byte>& scales = made[tensors.entries()[at + 1].name];
     scales.resize(static_cast<std::size_t>(tensors.entries()[at + 1].bytes));
     const auto in = view_of(one);
-    const i64 rows = fw::scale_rows<typename recipe::block>(in.rows), cols = fw::scale_cols<typename recipe::block>(in.cols);
-    const fw::pair_view<recipe> out{fw::dense(reinterpret_cast<fw::u8*>(codes.data()), in.rows, in.cols, in.batch),
-                                    fw::dense(reinterpret_cast<fw::stored_t<recipe>*>(scales.data()), rows, cols, in.batch)};
+    const i64 rows = fw::scale_rows<typename recipe::block>(in.rows),
+              cols = fw::scale_cols<typename recipe::block>(in.cols);
+    const fw::pair_view<recipe> out{
+        fw::dense(reinterpret_cast<fw::u8*>(codes.data()), in.rows, in.cols, in.batch),
+        fw::dense(reinterpret_cast<fw::stored_t<recipe>*>(scales.data()), rows, cols, in.batch)};
     for (i64 b = 0; b < in.batch; ++b)
       for (i64 row = 0; row < rows; ++row)
-        fw::reference::quantize_block_row<recipe, fw::bf16>(in.slice_of(b), row, out.codes.slice_of(b), out.scales.slice_of(b),
-                                                            recipe::num.amax_floor);
+        fw::reference::quantize_block_row<recipe, fw::bf16>(in.slice_of(b), row, out.codes.slice_of(b),
+                                                            out.scales.slice_of(b), recipe::num.amax_floor);
   }
   return made;
 }
@@ -119,8 +122,10 @@ template <class Wire, class Backend = fw::serial_backend> struct world {
   };
 
   world(const model& from, fw::plan_options options, fw::commit_mode mode, int engines = 2, unsigned seed = 1)
-      : tensors(manifest_of<Wire>(from)), wire(fw::make_plan(tensors, options).value()),
-        net(engines, options.slots, static_cast<std::size_t>(wire.slot_bytes()), seed), link(net.learner()),
+      : tensors(manifest_of<Wire>(from)),
+        wire(fw::make_plan(tensors, options).value()),
+        net(engines, options.slots, static_cast<std::size_t>(wire.slot_bytes()), seed),
+        link(net.learner()),
         learner(tensors, wire, link) {
     for (int e = 0; e < engines; ++e) sides.push_back(std::make_unique<engine_side>(net, e, tensors, wire, mode));
     net.pump = [this] { return pump(); };

@@ -8,7 +8,8 @@ using fw::commit_mode;
 using fw::condition;
 using fw::errc;
 
-TEST_CASE_TEMPLATE("updates arrive byte for byte over late copies, in both modes", Wire, test::block_wire, test::mx_wire) {
+TEST_CASE_TEMPLATE("updates arrive byte for byte over late copies, in both modes", Wire, test::block_wire,
+                   test::mx_wire) {
   for (const commit_mode mode : {commit_mode::staged, commit_mode::in_place}) {
     for (const fw::u64 capacity : {fw::u64{1}, fw::u64{4096}, fw::u64{20000}, fw::u64{1} << 20}) {
       for (const bool split : {false, true}) {

@@ -39,14 +39,17 @@ inline error error_from_json(const json::value& from, error& made) {
     return found == nullptr || found->is(json::kind::string);
   };
   std::string broken;
-  if (!text("condition", broken) || !text("tensor", made.tensor) || !text("what", made.what)) return refuse("a text has the wrong type");
+  if (!text("condition", broken) || !text("tensor", made.tensor) || !text("what", made.what))
+    return refuse("a text has the wrong type");
   for (int i = 1; i <= static_cast<int>(condition::c10_other_state); ++i)
     if (name_of(static_cast<condition>(i)) == broken) made.broken = static_cast<condition>(i);
   const json::value *got = from.find("got"), *expected = from.find("expected"), *rank = from.find("rank");
   made.has_numbers = got != nullptr && expected != nullptr;
-  if (made.has_numbers && (!got->to_integer(made.got) || !expected->to_integer(made.expected))) return refuse("its numbers are not whole");
+  if (made.has_numbers && (!got->to_integer(made.got) || !expected->to_integer(made.expected)))
+    return refuse("its numbers are not whole");
   i64 number = -1;
-  if (rank != nullptr && (!rank->to_integer(number) || number < -1 || number > 0x7FFFFFFF)) return refuse("its rank is no rank");
+  if (rank != nullptr && (!rank->to_integer(number) || number < -1 || number > 0x7FFFFFFF))
+    return refuse("its rank is no rank");
   made.rank = static_cast<int>(number);
   return {};
 }

@@ -53,7 +53,8 @@ class words_reader {
     return {};
   }
   error id(std::string_view name, u64& into) const {
-    return parse_hex(text(name), into) ? error{} : make_error(errc::bad_header, std::string(name), "must be hexadecimal");
+    return parse_hex(text(name), into) ? error{}
+                                       : make_error(errc::bad_header, std::string(name), "must be hexadecimal");
   }
   bool truth(std::string_view name) const noexcept { return text(name) == "true"; }
   manifest_reader tensors;
@@ -77,7 +78,8 @@ struct json_text {
   static constexpr u64 most = u64{1} << 62;
 
   static std::string write(const hello& from) {
-    std::string out = begin(from.protocol, from.plan_hash, from.options.capacity_bytes, from.options.slots, from.device);
+    std::string out =
+        begin(from.protocol, from.plan_hash, from.options.capacity_bytes, from.options.slots, from.device);
     out.append(", \"alignment\": ").append(std::to_string(from.options.align_bytes));
     out.append(", \"split_rows\": ").append(from.options.split_rows ? "true" : "false");
     out.append(", \"by_dtype\": ").append(from.options.by_dtype ? "true" : "false");
@@ -105,7 +107,8 @@ struct json_text {
       if (protocol != protocol_version) return made;
     }
     if (wrong) return wrong;
-    if (error bad = common(from, made.protocol, made.plan_hash, made.options.capacity_bytes, slots, made.device)) return bad;
+    if (error bad = common(from, made.protocol, made.plan_hash, made.options.capacity_bytes, slots, made.device))
+      return bad;
     if (error bad = from.number("alignment", most, made.options.align_bytes)) return bad;
     made.options.slots = static_cast<u32>(slots);
     made.options.split_rows = from.truth("split_rows");
@@ -129,12 +132,14 @@ struct json_text {
 
  private:
   static std::string begin(u32 protocol, u64 plan_hash, u64 capacity, u32 slots, const std::string& device) {
-    std::string out = "{\"protocol\": " + std::to_string(protocol) + ", \"plan_hash\": \"" + detail::hex_text(plan_hash) +
-                      "\", \"capacity\": " + std::to_string(capacity) + ", \"slots\": " + std::to_string(slots) + ", ";
+    std::string out = "{\"protocol\": " + std::to_string(protocol) + ", \"plan_hash\": \"" +
+                      detail::hex_text(plan_hash) + "\", \"capacity\": " + std::to_string(capacity) +
+                      ", \"slots\": " + std::to_string(slots) + ", ";
     detail::append_member(out, "device", device);
     return out;
   }
-  static error common(const detail::words_reader& from, u32& protocol, u64& plan_hash, u64& capacity, u64& slots, std::string& device) {
+  static error common(const detail::words_reader& from, u32& protocol, u64& plan_hash, u64& capacity, u64& slots,
+                      std::string& device) {
     u64 number = 0;
     if (error bad = from.number("protocol", 0xFFFFFFFF, number)) return bad;
     protocol = static_cast<u32>(number);

@@ -20,7 +20,8 @@ namespace detail {
 
 inline std::string hex_text(u64 number) {
   char digits[16];
-  const std::string_view some(digits, static_cast<std::size_t>(std::to_chars(digits, digits + 16, number, 16).ptr - digits));
+  const std::string_view some(digits,
+                              static_cast<std::size_t>(std::to_chars(digits, digits + 16, number, 16).ptr - digits));
   return "0x" + std::string(16 - some.size(), '0') + std::string(some);
 }
 /// "0x" and 1 to 16 hexadecimal digits.
@@ -128,7 +129,10 @@ inline std::string plan_json(const manifest& tensors, const plan& wire) {
       detail::append_member(out, "name", entry.name);
       detail::append_member(out.append(", "), "dtype", name_of(entry.dtype));
       detail::append_numbers(out.append(", \"shape\": "), entry.shape);
-      out.append(", \"offset\": ").append(std::to_string(piece.offset)).append(", \"nbytes\": ").append(std::to_string(piece.bytes));
+      out.append(", \"offset\": ")
+          .append(std::to_string(piece.offset))
+          .append(", \"nbytes\": ")
+          .append(std::to_string(piece.bytes));
       if (buffer.cut) out.append(", \"from\": ").append(std::to_string(piece.from));
       detail::append_member(out.append(", "), "unit", tensors.units()[tensors.items()[entry.item].unit]);
       out.push_back('}');
@@ -159,7 +163,8 @@ class manifest_reader {
     if (skipped_ > 0) return true;
     if (where_ == place::numbers) {
       i64 number = 0;
-      if (kind != json_kind::number || !parse_whole(text, number)) return fail(errc::bad_header, "a whole number was expected");
+      if (kind != json_kind::number || !parse_whole(text, number))
+        return fail(errc::bad_header, "a whole number was expected");
       if (numbers_[list_].size() == most_numbers) return fail(errc::bad_header, "a list of numbers is too long");
       numbers_[list_].push_back(number);
       return true;
@@ -169,7 +174,8 @@ class manifest_reader {
     const bool whole = key_ == schema || key_ == encoding || key_ == split_rows;
     if (whole && (kind != json_kind::number || !parse_whole(text, whole_[key_])))
       return fail(errc::bad_header, std::string(keys[key_]) + " must be a whole number");
-    if (!whole && kind != json_kind::string) return fail(errc::bad_header, std::string(keys[key_]) + " has the wrong type");
+    if (!whole && kind != json_kind::string)
+      return fail(errc::bad_header, std::string(keys[key_]) + " has the wrong type");
     if (!whole && is_list(key_)) return fail(errc::bad_header, std::string(keys[key_]) + " must be a list");
     if (!whole) texts_[key_] = text;
     if (where_ == place::root && key_ == schema) root_schema_ = whole_[schema];
@@ -193,7 +199,8 @@ class manifest_reader {
       where_ = place::numbers;
       list_ = key_ == shape ? 0 : 1;
     } else {
-      return fail(errc::bad_header, key_ < 0 ? "a list holds no objects" : std::string(keys[key_]) + " has the wrong type");
+      return fail(errc::bad_header,
+                  key_ < 0 ? "a list holds no objects" : std::string(keys[key_]) + " has the wrong type");
     }
     key_ = -1;
     return true;
@@ -215,14 +222,46 @@ class manifest_reader {
  private:
   enum class place : u8 { nowhere, root, list, record, numbers, done };
   enum : int {
-    schema, encodings, tensors, aliases, wire_id, grid_id, label, text_key, name, dtype_key, shape, role_key, unit, of, encoding, split_rows, part,
+    schema,
+    encodings,
+    tensors,
+    aliases,
+    wire_id,
+    grid_id,
+    label,
+    text_key,
+    name,
+    dtype_key,
+    shape,
+    role_key,
+    unit,
+    of,
+    encoding,
+    split_rows,
+    part,
     key_count
   };
-  static constexpr std::string_view keys[key_count] = {"fp8wire_manifest", "encodings", "tensors", "aliases", "wire_id", "grid_id",
-                                                       "label", "text", "name", "dtype", "shape", "role", "unit", "of", "encoding",
-                                                       "split_rows", "part"};
+  static constexpr std::string_view keys[key_count] = {"fp8wire_manifest",
+                                                       "encodings",
+                                                       "tensors",
+                                                       "aliases",
+                                                       "wire_id",
+                                                       "grid_id",
+                                                       "label",
+                                                       "text",
+                                                       "name",
+                                                       "dtype",
+                                                       "shape",
+                                                       "role",
+                                                       "unit",
+                                                       "of",
+                                                       "encoding",
+                                                       "split_rows",
+                                                       "part"};
   static constexpr std::size_t most_numbers = 64;
-  static constexpr bool is_list(int at) noexcept { return (at >= encodings && at <= aliases) || at == shape || at == part; }
+  static constexpr bool is_list(int at) noexcept {
+    return (at >= encodings && at <= aliases) || at == shape || at == part;
+  }
 
   bool fail(errc code, std::string what) { return fail(make_error(code, texts_[name], std::move(what))); }
   bool fail(error why) {
@@ -240,14 +279,16 @@ class manifest_reader {
     encoding_entry one{0, 0, texts_[text_key], texts_[label]};
     if (!parse_hex(texts_[wire_id], one.wire_id) || !parse_hex(texts_[grid_id], one.grid_id))
       return fail(errc::bad_header, "an encoding's ids must be hexadecimal");
-    if (hash(one.text) != one.wire_id) return fail(errc::format_mismatch, "an encoding's wire_id is not the hash of its text");
+    if (hash(one.text) != one.wire_id)
+      return fail(errc::format_mismatch, "an encoding's wire_id is not the hash of its text");
     known_.push_back(std::move(one));
     return true;
   }
   bool take_tensor() {
     tensor_spec spec{texts_[name], {}, std::move(numbers_[0])};
     if ((seen_ >> shape & 1u) == 0) return fail(errc::bad_header, "a tensor has no shape");
-    if (!parse_dtype(texts_[dtype_key], spec.dtype)) return fail(errc::wrong_dtype, "unknown dtype \"" + texts_[dtype_key] + "\"");
+    if (!parse_dtype(texts_[dtype_key], spec.dtype))
+      return fail(errc::wrong_dtype, "unknown dtype \"" + texts_[dtype_key] + "\"");
     const std::string_view fused = texts_[unit] == texts_[name] ? std::string_view{} : std::string_view(texts_[unit]);
     if (texts_[role_key] == "scales") return take_scales(std::move(spec));
     if (has_codes_) return fail(errc::missing, "the scales of " + codes_.name + " do not follow their codes");
@@ -258,7 +299,8 @@ class manifest_reader {
     if (texts_[role_key] != "codes") return fail(errc::bad_header, "unknown role \"" + texts_[role_key] + "\"");
     if ((seen_ >> encoding & 1u) == 0 || whole_[encoding] < 0 || whole_[encoding] >= static_cast<i64>(known_.size()))
       return fail(errc::bad_header, "its encoding is not in the list");
-    if (bit_width(spec.dtype) != 8) return fail(errc::wrong_dtype, "codes have 8 bits, not " + std::to_string(bit_width(spec.dtype)));
+    if (bit_width(spec.dtype) != 8)
+      return fail(errc::wrong_dtype, "codes have 8 bits, not " + std::to_string(bit_width(spec.dtype)));
     auto extents = extents_of(spec.name, spec.shape);
     if (!extents) return fail(extents.error());
     facts_ = {*extents, whole_[split_rows], {}, 0, 0};
@@ -274,17 +316,20 @@ class manifest_reader {
     return has_codes_ = true;
   }
   bool take_scales(tensor_spec spec) {
-    if (!has_codes_ || codes_.name != texts_[of]) return fail(errc::unexpected, "scales that do not follow their codes");
+    if (!has_codes_ || codes_.name != texts_[of])
+      return fail(errc::unexpected, "scales that do not follow their codes");
     has_codes_ = false;
     error wrong = made.add_pair({std::move(codes_), std::move(spec)}, facts_, known_[encoding_], unit_);
     return wrong ? fail(std::move(wrong)) : true;
   }
   bool end() {
-    if (has_codes_) return fail(make_error(errc::missing, codes_.name, "its scales do not follow", condition::c3_complete_pairs));
+    if (has_codes_)
+      return fail(make_error(errc::missing, codes_.name, "its scales do not follow", condition::c3_complete_pairs));
     for (const auto& [alias, item] : tied_)
       if (error wrong = made.tie(alias, item)) return fail(std::move(wrong));
     if ((seen_root_ >> schema & 1u) == 0 || root_schema_ != manifest_schema)
-      return fail(make_error(errc::protocol_mismatch, "manifest", "another version of the schema", root_schema_, manifest_schema));
+      return fail(make_error(errc::protocol_mismatch, "manifest", "another version of the schema", root_schema_,
+                             manifest_schema));
     return true;
   }
 
@@ -309,7 +354,8 @@ class manifest_reader {
 template <class Handler> error read_whole(std::string_view text, std::string_view source, Handler& handler) {
   constexpr i64 largest = i64{256} << 20;
   if (static_cast<i64>(text.size()) > largest)
-    return make_error(errc::bad_header, std::string(source), "JSON is too large", static_cast<i64>(text.size()), largest);
+    return make_error(errc::bad_header, std::string(source), "JSON is too large", static_cast<i64>(text.size()),
+                      largest);
   const json_end end = read_json<json_numbers::strict>(text, 16, handler);
   if (end.why == json_stop::handler) {
     error why = handler.why();

@@ -16,18 +16,19 @@ FP8WIRE_ABI_BEGIN
 
 /// What a backend is told about one pair it quantizes.
 struct quantize_job {
-  u32 item = 0;                         // whose status word it is
+  u32 item = 0;  // whose status word it is
   u32 codes_piece = 0, scales_piece = 0;  // whose checksums they are
-  i64 index_base = 0;                   // logical index of the first element, where the pair is a piece of a tensor
+  i64 index_base = 0;  // logical index of the first element, where the pair is a piece of a tensor
 };
 
-/// prepare: once, with the numbers of pieces and items. begin: a new update; sums and statuses are those of no update yet.
+/// prepare: once, with the numbers of pieces and items. begin: a new update; sums and statuses are those of no update
+/// yet.
 /// quantize: weights into a slot (template over recipe and input). copy: bytes that are ready into a slot.
 /// seal: everything enqueued so far is on the stream when it returns. collect: waits for the stream; then sums() and
 /// statuses() hold. Expects: collect once an update, after every piece was written.
 template <class B, class Recipe, class Stream>
-concept sender_backend = requires(B& b, const B& c, std::size_t n, const quantize_job& job, matrix_view<const bf16> in, pair_view<Recipe> out,
-                                  matrix_view<const u8> bytes, u32 piece, u8* to, Stream s) {
+concept sender_backend = requires(B& b, const B& c, std::size_t n, const quantize_job& job, matrix_view<const bf16> in,
+                                  pair_view<Recipe> out, matrix_view<const u8> bytes, u32 piece, u8* to, Stream s) {
   b.prepare(n, n);
   b.begin();
   { b.template quantize<Recipe>(job, in, out, 0.0f, s) } -> std::same_as<error>;
@@ -63,7 +64,8 @@ template <executor Executor = serial> class host_backend {
         checksum(out.scales.data, static_cast<std::size_t>(out.scales.size()) * sizeof(stored_t<Recipe>));
   }
   /// Rows of any stride become dense bytes.
-  template <class Value, class Stream> error copy(u32 piece, Value* to, matrix_view<const Value> from, Stream) noexcept {
+  template <class Value, class Stream> error copy(u32 piece, Value* to, matrix_view<const Value> from,
+                                                  Stream) noexcept {
     const std::size_t bytes = static_cast<std::size_t>(from.size()) * sizeof(Value);
     const bool dense = from.col_stride == 1 && (from.rows <= 1 || from.row_stride == from.cols) &&
                        (from.batch <= 1 || from.batch_stride == from.rows * from.cols);

@@ -43,7 +43,9 @@ class comparison {
     found_.push_back(make_error(code, std::move(name), std::move(what), broken));
   }
 
-  static bool knows(const manifest& all, std::string_view name) { return all.find(name) >= 0 || all.find_alias(name) >= 0; }
+  static bool knows(const manifest& all, std::string_view name) {
+    return all.find(name) >= 0 || all.find_alias(name) >= 0;
+  }
 
   /// One difference for the pairs (C1: the layer sets differ) and one for what is kept (C10).
   void names(const manifest& these, const manifest& those, errc code, const char* many, const char* what) {
@@ -56,7 +58,8 @@ class comparison {
         if (count <= 8) list.append(count == 1 ? "" : ", ").append(entry.name);
       }
       if (count == 0) continue;
-      say(code, first, std::string(what) + "; " + many + " (" + std::to_string(count) + "): [" + list + (count > 8 ? ", ...]" : "]"),
+      say(code, first,
+          std::string(what) + "; " + many + " (" + std::to_string(count) + "): [" + list + (count > 8 ? ", ...]" : "]"),
           kept ? condition::c10_other_state : condition::c1_layer_set);
     }
   }
@@ -84,16 +87,19 @@ class comparison {
     if (expected.what == role::codes) encoding(expected.name, there, here);
     if (offered.dtype != expected.dtype)
       say(errc::wrong_dtype, expected.name,
-          "dtype " + std::string(name_of(offered.dtype)) + " is offered, " + std::string(name_of(expected.dtype)) + " expected",
+          "dtype " + std::string(name_of(offered.dtype)) + " is offered, " + std::string(name_of(expected.dtype)) +
+              " expected",
           expected.what == role::kept ? condition::c10_other_state : condition::c3_complete_pairs);
     if (offered.shape != expected.shape)
-      say(errc::wrong_shape, expected.name, "shape " + text_of(offered.shape) + " is offered, " + text_of(expected.shape) + " expected",
+      say(errc::wrong_shape, expected.name,
+          "shape " + text_of(offered.shape) + " is offered, " + text_of(expected.shape) + " expected",
           condition::c5_geometry);
     else if (there.facts.part != here.facts.part || there.facts.whole_rows != here.facts.whole_rows ||
              there.facts.whole_cols != here.facts.whole_cols)
       say(errc::wrong_shape, expected.name,
-          "rows from " + std::to_string(there.facts.part.row) + " and columns from " + std::to_string(there.facts.part.col) +
-              " are offered, from " + std::to_string(here.facts.part.row) + " and " + std::to_string(here.facts.part.col) + " expected",
+          "rows from " + std::to_string(there.facts.part.row) + " and columns from " +
+              std::to_string(there.facts.part.col) + " are offered, from " + std::to_string(here.facts.part.row) +
+              " and " + std::to_string(here.facts.part.col) + " expected",
           condition::c5_geometry);
   }
 
@@ -108,7 +114,8 @@ class comparison {
   static std::string_view layouts_of(const encoding_entry& one) {
     const std::string_view text = one.text;
     const std::size_t from = text.find(";codes="), to = text.find(";naming=");
-    return from == std::string_view::npos ? std::string_view{} : text.substr(from, to == std::string_view::npos ? to : to - from);
+    return from == std::string_view::npos ? std::string_view{}
+                                          : text.substr(from, to == std::string_view::npos ? to : to - from);
   }
 
   /// Each pair of different encodings is said once, with its first tensor and the number of them.
@@ -156,7 +163,8 @@ class comparison {
 
 /// Everything that keeps an engine which expects one manifest from taking the other; empty if nothing does. Tensors are
 /// matched by name, their order is the offer's. `also_accepted_grids`: grid ids that are as good as the expected one.
-inline std::vector<error> differences(const manifest& offered, const manifest& expected, std::span<const u64> also_accepted_grids = {}) {
+inline std::vector<error> differences(const manifest& offered, const manifest& expected,
+                                      std::span<const u64> also_accepted_grids = {}) {
   return detail::comparison(offered, expected, also_accepted_grids).all();
 }
 

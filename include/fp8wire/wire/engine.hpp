@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An engine between its transport and its receiver: answers every message, gives every lease back, notices a lost learner.
+/// An engine between transport and receiver: answers every message, gives every lease back, notices a lost learner.
 #ifndef FP8WIRE_WIRE_ENGINE_HPP
 #define FP8WIRE_WIRE_ENGINE_HPP
 #include <fp8wire/wire/message_codec.hpp>
@@ -10,13 +10,13 @@ FP8WIRE_ABI_BEGIN
 
 /// What a step of an engine saw.
 enum class engine_event : u8 {
-  none,       // a frame, a vote: nothing that its server needs to know
-  idle,       // the transport's timeout passed without a message
-  begun,      // an update began
+  none,  // a frame, a vote: nothing that its server needs to know
+  idle,  // the transport's timeout passed without a message
+  begun,  // an update began
   committed,  // receiver.serving() is a new version from here on
-  aborted,    // the update was given up; receiver.failure() says why
-  closed,     // the learner said bye
-  lost        // the transport failed; an open update was given up
+  aborted,  // the update was given up; receiver.failure() says why
+  closed,  // the learner said bye
+  lost  // the transport failed; an open update was given up
 };
 
 /// step() in a loop, until closed or lost. Expects: transport and receiver outlive the engine.
@@ -28,8 +28,8 @@ template <subscriber Subscriber, class Receiver> class engine {
 
   engine(Subscriber& transport, Receiver& target) : transport_(transport), receiver_(target) {}
 
-  /// Handles one message. The error is why the transport failed (event lost), or what this message was refused with: such
-  /// an error has been told to the learner or will be with the vote, and the next step may follow.
+  /// Handles one message. The error is why the transport failed (event lost), or what this message was refused with:
+  /// such an error has been told to the learner or will be with the vote, and the next step may follow.
   error step(stream s, engine_event& event) {
     event = engine_event::none;
     if (error wrong = transport_.receive(incoming_)) {

@@ -11,7 +11,9 @@ inline std::string explain(const manifest& tensors, const plan& wire) {
   const plan_options& options = wire.options();
   const auto text = [](u64 number) { return std::to_string(number); };
   const auto many = [&](u64 count, const char* thing) { return text(count) + " " + thing + (count == 1 ? "" : "s"); };
-  const auto unit_of = [&](u32 piece) { return tensors.items()[tensors.entries()[wire.pieces()[piece].entry].item].unit; };
+  const auto unit_of = [&](u32 piece) {
+    return tensors.items()[tensors.entries()[wire.pieces()[piece].entry].item].unit;
+  };
   std::vector<u64> unit_bytes(tensors.units().size());
   for (const manifest_entry& entry : tensors.entries())
     detail::add_aligned(unit_bytes[tensors.items()[entry.item].unit], entry.bytes, options.align_bytes);
@@ -46,7 +48,10 @@ inline std::string explain(const manifest& tensors, const plan& wire) {
     out.append(tensors.units()[next]).append(fits ? " has another dtype\n" : " needs " + text(bytes) + " more\n");
   }
   out.append(many(wire.buffers().size(), "buffer")).append(", ").append(many(options.slots, "slot")).append(" of ");
-  return out.append(text(wire.slot_bytes())).append(" bytes: ").append(text(wire.peak_bytes())).append(" bytes at each end\n");
+  return out.append(text(wire.slot_bytes()))
+      .append(" bytes: ")
+      .append(text(wire.peak_bytes()))
+      .append(" bytes at each end\n");
 }
 
 FP8WIRE_ABI_END

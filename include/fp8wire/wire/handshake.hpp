@@ -80,7 +80,8 @@ inline bool negotiable(const std::vector<error>& reasons) {
 /// Every reason for a refusal is sent, and returned in `reasons`.
 /// Errors: the first reason; the learner's, if it gave up; the transport's.
 template <class Text, subscriber Subscriber>
-error join(Subscriber& transport, const manifest& expected, const engine_terms& terms, agreement& made, std::vector<error>& reasons) {
+error join(Subscriber& transport, const manifest& expected, const engine_terms& terms, agreement& made,
+           std::vector<error>& reasons) {
   message received, reply;
   const auto refuse = [&] {
     encode_refusal(reasons, reply);
@@ -96,7 +97,8 @@ error join(Subscriber& transport, const manifest& expected, const engine_terms& 
       if (error wrong = decode_verdict(received, version, why)) return wrong;
       return why;
     }
-    if (received.kind == message_kind::bye) return make_error(errc::aborted, "hello", "the learner left", condition::c8_commit);
+    if (received.kind == message_kind::bye)
+      return make_error(errc::aborted, "hello", "the learner left", condition::c8_commit);
     error wrong = detail::expect_kind(received, message_kind::hello);
     result<hello> offer = wrong ? result<hello>(wrong) : Text::read_hello(decode_text(received));
     if (!offer) {
@@ -104,8 +106,8 @@ error join(Subscriber& transport, const manifest& expected, const engine_terms& 
       return refuse();
     }
     if (offer->protocol != protocol_version) {
-      reasons.push_back(make_error(errc::protocol_mismatch, "hello", "speaks another protocol", offer->protocol, protocol_version,
-                                   condition::c7_transport));
+      reasons.push_back(make_error(errc::protocol_mismatch, "hello", "speaks another protocol", offer->protocol,
+                                   protocol_version, condition::c7_transport));
       return refuse();
     }
     reasons = differences(offer->tensors, expected, terms.also_accepted_grids);
@@ -121,12 +123,14 @@ error join(Subscriber& transport, const manifest& expected, const engine_terms& 
     if (error bad = planner().make(offer->tensors, offer->options, wire)) reasons.push_back(std::move(bad));
     else if (offer->final) {
       if (mine.capacity_bytes != offer->options.capacity_bytes || mine.slots != offer->options.slots)
-        reasons.push_back(make_error(errc::capacity, "hello", "the final offer is over this engine's terms; its capacity",
-                                     static_cast<i64>(offer->options.capacity_bytes), static_cast<i64>(mine.capacity_bytes),
-                                     condition::c7_transport));
+        reasons.push_back(make_error(errc::capacity, "hello",
+                                     "the final offer is over this engine's terms; its capacity",
+                                     static_cast<i64>(offer->options.capacity_bytes),
+                                     static_cast<i64>(mine.capacity_bytes), condition::c7_transport));
       if (wire.hash() != offer->plan_hash)
         reasons.push_back(make_error(errc::plan_mismatch, "hello", "the two ends plan differently; the learner's hash",
-                                     static_cast<i64>(offer->plan_hash), static_cast<i64>(wire.hash()), condition::c7_transport));
+                                     static_cast<i64>(offer->plan_hash), static_cast<i64>(wire.hash()),
+                                     condition::c7_transport));
       const u64 beside = terms.mode == commit_mode::staged ? offer->tensors.bytes() : 0;
       if (error over = within_budget(wire, beside, terms.budget_bytes)) reasons.push_back(std::move(over));
     }
@@ -164,13 +168,14 @@ error ask(Publisher& transport, const hello& offer, std::vector<answer>& answers
     error wrong;
     if (received.kind == message_kind::refuse) {
       wrong = decode_refusal(received, refusals[at]);
-      if (!wrong && refusals[at].empty()) wrong = make_error(errc::aborted, "hello", "refused without a reason", condition::c8_commit);
+      if (!wrong && refusals[at].empty())
+        wrong = make_error(errc::aborted, "hello", "refused without a reason", condition::c8_commit);
     } else if (!(wrong = expect_kind(received, message_kind::accept))) {
       auto one = Text::read_answer(decode_text(received));
       if (!one) wrong = one.error();
       else if (one->protocol != protocol_version)
-        wrong = make_error(errc::protocol_mismatch, "accept", "speaks another protocol", one->protocol, protocol_version,
-                           condition::c7_transport);
+        wrong = make_error(errc::protocol_mismatch, "accept", "speaks another protocol", one->protocol,
+                           protocol_version, condition::c7_transport);
       else answers[at] = std::move(one).value();
     }
     if (wrong) refusals[at].push_back(std::move(wrong));
@@ -188,18 +193,18 @@ error ask(Publisher& transport, const hello& offer, std::vector<answer>& answers
 /// The answer of a learner that makes one manifest only.
 struct never_reissue {
   error operator()(const manifest&, manifest&) const {
-    return make_error(errc::grid_mismatch, "hello", "an engine asks for other encodings, and this learner has none to offer",
-                      condition::c2_grid);
+    return make_error(errc::grid_mismatch, "hello",
+                      "an engine asks for other encodings, and this learner has none to offer", condition::c2_grid);
   }
 };
 
-/// The learner's half. `reissue(wanted, offered)` may replace what is offered by what an engine wants, or refuse; nothing of
-/// the learner changes before all engines have accepted. Capacity and slots become the smallest of all ends.
-/// Errors: the first reason of the engine with the lowest rank, all of them in `reasons`; the transport's. The engines that
-/// would have accepted hear it too.
+/// The learner's half. `reissue(wanted, offered)` may replace what is offered by what an engine wants, or refuse;
+/// nothing of the learner changes before all engines have accepted. Capacity and slots become the smallest of all ends.
+/// Errors: the first reason of the engine with the lowest rank, all of them in `reasons`; the transport's. The engines
+/// that would have accepted hear it too.
 template <class Text, publisher Publisher, class Reissue = never_reissue>
-error offer(Publisher& transport, const manifest& tensors, const plan_options& options, std::string_view device, agreement& made,
-            std::vector<error>& reasons, Reissue&& reissue = Reissue{}) {
+error offer(Publisher& transport, const manifest& tensors, const plan_options& options, std::string_view device,
+            agreement& made, std::vector<error>& reasons, Reissue&& reissue = Reissue{}) {
   std::vector<answer> answers;
   hello mine{protocol_version, false, tensors, options, 0, std::string(device)};
   reasons.clear();

@@ -34,15 +34,19 @@ class raw_memory {
 
 }  // namespace detail
 
-/// Tensors start at multiples of 64 bytes. Nobody else may read a staged store's old version while the update after next
-/// runs: publish swaps the two copies.
+/// Tensors start at multiples of 64 bytes. Nobody else may read a staged store's old version while the update after
+/// next runs: publish swaps the two copies.
 /// Threads: one writer; readers of the served version need no lock until the next publish.
 template <class Stream = host_stream> class host_store {
  public:
   using stream = Stream;
   /// Expects: the plan was made from the manifest. Copies what it needs of both.
   host_store(const manifest& tensors, const plan& wire, commit_mode mode)
-      : mode_(mode), total_(lay_out(tensors)), live_(total_), staging_(mode == commit_mode::staged ? total_ : 0), reports_(wire.pieces().size()) {
+      : mode_(mode),
+        total_(lay_out(tensors)),
+        live_(total_),
+        staging_(mode == commit_mode::staged ? total_ : 0),
+        reports_(wire.pieces().size()) {
     pieces_.reserve(wire.pieces().size());
     for (const plan_piece& piece : wire.pieces()) {
       const manifest_entry& entry = tensors.entries()[piece.entry];
@@ -67,7 +71,8 @@ template <class Stream = host_stream> class host_store {
       const std::size_t rest = from.size() - done, count = rest < checksum_piece_bytes ? rest : checksum_piece_bytes;
       report.sum += detail::checksum_piece(from.data() + done, at + done, count, index);
       if (report.first_bad >= 0 || to.what == role::kept) continue;
-      const i64 bad = to.what == role::codes ? first_bad_code(to.type, at + done, count) : first_bad_scale(to.type, at + done, count);
+      const i64 bad = to.what == role::codes ? first_bad_code(to.type, at + done, count)
+                                             : first_bad_scale(to.type, at + done, count);
       if (bad >= 0) report.first_bad = static_cast<i64>(done) / (bit_width(to.type) / 8) + bad;
     }
     reports_[piece] = report;

@@ -81,17 +81,20 @@ class manifest {
   template <any_wire_format Wire>
   error add(std::string_view weight, const std::vector<i64>& shape, float amax_floor = Wire::recipe::num.amax_floor,
             std::string_view fused_with = {});
-  /// Rows and columns `part` of a weight of shape `full`, as one rank of a tensor-parallel group holds them; `part.rows`
-  /// and `part.cols` become its extents. Every matrix of a batch is cut alike.
+  /// Rows and columns `part` of a weight of shape `full`, as one rank of a tensor-parallel group holds them;
+  /// `part.rows` and `part.cols` become its extents. Every matrix of a batch is cut alike.
   /// Errors: as add; wrong_shape (C5) for a part that leaves the weight or starts or ends inside a block.
   template <any_wire_format Wire>
   error add_part(std::string_view weight, const std::vector<i64>& full, slice part,
                  float amax_floor = Wire::recipe::num.amax_floor, std::string_view fused_with = {});
   /// The same from ready specs (a manifest that came over the wire): codes, then scales.
-  error add_pair(std::vector<tensor_spec> specs, const pair_facts& facts, encoding_entry encoding, std::string_view fused_with);
+  error add_pair(std::vector<tensor_spec> specs, const pair_facts& facts, encoding_entry encoding,
+                 std::string_view fused_with);
   /// A tensor that travels as it is.
-  error keep(std::string_view name, fp8wire::dtype dtype, const std::vector<i64>& shape, std::string_view fused_with = {});
-  /// Says that `alias` is another name of an item that is sent anyway (tied weights): both ends know it, no byte travels.
+  error keep(std::string_view name, fp8wire::dtype dtype, const std::vector<i64>& shape,
+             std::string_view fused_with = {});
+  /// Says that `alias` is another name of an item that is sent anyway (tied weights): both ends know it, no byte
+  /// travels.
   /// Errors: missing (C3) if there is no such item, duplicate if the alias is a name already.
   error tie(std::string_view alias, std::string_view item_name);
   /// Gives an encoding the name that people know it by, for messages.
@@ -115,8 +118,8 @@ class manifest {
   /// 64-bit id of everything above but labels, the order included.
   u64 hash() const noexcept;
   bool operator==(const manifest& other) const {
-    return entries_ == other.entries_ && items_ == other.items_ && encodings_ == other.encodings_ && aliases_ == other.aliases_ &&
-           units_ == other.units_;
+    return entries_ == other.entries_ && items_ == other.items_ && encodings_ == other.encodings_ &&
+           aliases_ == other.aliases_ && units_ == other.units_;
   }
 
  private:
@@ -153,34 +156,42 @@ template <any_wire_format Wire> constexpr i64 split_rows_of() noexcept {
 }
 
 template <any_wire_format Wire> encoding_entry encoding_of(float amax_floor) {
-  return {Wire::id(amax_floor), grid_id<typename Wire::recipe>(amax_floor), std::string(Wire::encoding(amax_floor).view()), {}};
+  return {Wire::id(amax_floor),
+          grid_id<typename Wire::recipe>(amax_floor),
+          std::string(Wire::encoding(amax_floor).view()),
+          {}};
 }
 
 /// A shard's edges lie on the block grid, or at the weight's own end.
 inline error check_cut(std::string_view weight, const char* axis, i64 at, i64 count, i64 extent, i64 block) {
   const std::string what = std::string("a shard's first ") + axis;
   if (at < 0 || count < 0 || at > extent - count)
-    return make_error(errc::wrong_shape, std::string(weight), std::string("a shard leaves the weight; its last ") + axis, at + count,
-                      extent, condition::c5_geometry);
+    return make_error(errc::wrong_shape, std::string(weight),
+                      std::string("a shard leaves the weight; its last ") + axis, at + count, extent,
+                      condition::c5_geometry);
   if (block == 0 && count != extent)
-    return make_error(errc::wrong_shape, std::string(weight), std::string("one block covers every ") + axis + "; the shard's number of them",
-                      count, extent, condition::c5_geometry);
+    return make_error(errc::wrong_shape, std::string(weight),
+                      std::string("one block covers every ") + axis + "; the shard's number of them", count, extent,
+                      condition::c5_geometry);
   if (block == 0) return {};
   if (at % block != 0)
-    return make_error(errc::wrong_shape, std::string(weight),
-                      what + " " + std::to_string(at) + " lies inside a block of " + std::to_string(block) + "; the remainder",
-                      at % block, 0, condition::c5_geometry);
+    return make_error(
+        errc::wrong_shape, std::string(weight),
+        what + " " + std::to_string(at) + " lies inside a block of " + std::to_string(block) + "; the remainder",
+        at % block, 0, condition::c5_geometry);
   if (count % block != 0 && at + count != extent)
-    return make_error(errc::wrong_shape, std::string(weight),
-                      std::string("a shard's last ") + axis + " lies inside a block of " + std::to_string(block) + "; the remainder",
-                      (at + count) % block, 0, condition::c5_geometry);
+    return make_error(
+        errc::wrong_shape, std::string(weight),
+        std::string("a shard's last ") + axis + " lies inside a block of " + std::to_string(block) + "; the remainder",
+        (at + count) % block, 0, condition::c5_geometry);
   return {};
 }
 
 }  // namespace detail
 
 template <any_wire_format Wire>
-error manifest::add(std::string_view weight, const std::vector<i64>& shape, float amax_floor, std::string_view fused_with) {
+error manifest::add(std::string_view weight, const std::vector<i64>& shape, float amax_floor,
+                    std::string_view fused_with) {
   auto specs = Wire::tensors(weight, shape);
   if (!specs) return specs.error();
   const pair_facts facts{extents_of(weight, shape).value(), detail::split_rows_of<Wire>(), {}, 0, 0};
@@ -204,14 +215,16 @@ error manifest::add_part(std::string_view weight, const std::vector<i64>& full, 
   return add_pair(std::move(specs).value(), facts, detail::encoding_of<Wire>(amax_floor), fused_with);
 }
 
-/// Bytes of a dense tensor. Errors: wrong_shape for negative extents and packed dtypes that do not fill bytes, overflow.
+/// Bytes of a dense tensor. Errors: wrong_shape for negative extents and packed dtypes that do not fill bytes,
+/// overflow.
 inline result<u64> stored_bytes(std::string_view name, fp8wire::dtype dtype, const std::vector<i64>& shape) {
   for (const i64 extent : shape)
     if (extent < 0) return make_error(errc::wrong_shape, std::string(name), "an extent is negative", extent, 0);
   const i64 bits = bit_count(dtype, shape);
   if (bits < 0)
     return make_error(errc::overflow, std::string(name), "its size in bits does not fit 63 bits", condition::none);
-  if (bits % 8 != 0) return make_error(errc::wrong_shape, std::string(name), "its bits do not fill bytes; the rest", bits % 8, 0);
+  if (bits % 8 != 0)
+    return make_error(errc::wrong_shape, std::string(name), "its bits do not fill bytes; the rest", bits % 8, 0);
   return static_cast<u64>(bits / 8);
 }
 
@@ -228,13 +241,16 @@ inline error manifest::admit(const tensor_spec& spec, u64& bytes) const {
 }
 
 inline void manifest::append(tensor_spec spec, role what, u64 bytes) {
-  entries_.push_back({std::move(spec.name), spec.dtype, std::move(spec.shape), what, bytes, static_cast<u32>(items_.size() - 1)});
-  by_name_.insert(static_cast<u32>(entries_.size() - 1), [&](u32 index) { return std::string_view(entries_[index].name); });
+  entries_.push_back(
+      {std::move(spec.name), spec.dtype, std::move(spec.shape), what, bytes, static_cast<u32>(items_.size() - 1)});
+  by_name_.insert(static_cast<u32>(entries_.size() - 1),
+                  [&](u32 index) { return std::string_view(entries_[index].name); });
   bytes_ += bytes;
 }
 
 inline u32 manifest::unit_of(std::string_view name) {
-  if (!units_.empty() && units_.back() == name) return static_cast<u32>(units_.size() - 1);  // export order makes it likely
+  if (!units_.empty() && units_.back() == name)
+    return static_cast<u32>(units_.size() - 1);  // export order makes it likely
   const auto names = [&](u32 index) { return std::string_view(units_[index]); };
   if (const i64 known = by_unit_.find(name, names); known >= 0) return static_cast<u32>(known);
   units_.emplace_back(name);
@@ -244,21 +260,25 @@ inline u32 manifest::unit_of(std::string_view name) {
 
 inline error manifest::add_pair(std::vector<tensor_spec> specs, const pair_facts& facts, encoding_entry encoding,
                                 std::string_view fused_with) {
-  if (specs.size() != 2) return make_error(errc::bad_argument, "", "a pair has two tensors", static_cast<i64>(specs.size()), 2);
+  if (specs.size() != 2)
+    return make_error(errc::bad_argument, "", "a pair has two tensors", static_cast<i64>(specs.size()), 2);
   // Both are admitted before either is stored: a refused pair leaves nothing behind.
   u64 bytes[2] = {};
   for (int i = 0; i < 2; ++i)
     if (error wrong = admit(specs[static_cast<std::size_t>(i)], bytes[i])) return wrong;
   if (specs[0].name == specs[1].name)
-    return make_error(errc::duplicate, specs[0].name, "names both the codes and the scales", condition::c3_complete_pairs);
+    return make_error(errc::duplicate, specs[0].name, "names both the codes and the scales",
+                      condition::c3_complete_pairs);
   // What a cut relies on; a manifest from outside may say anything.
   const matrix_extents& m = facts.extents;
   i64 elements = 0;
-  if (!multiply_checked(m.batch, m.rows, elements) || !multiply_checked(elements, m.cols, elements) || bytes[0] != static_cast<u64>(elements))
-    return make_error(errc::wrong_shape, specs[0].name, "codes are one byte an element; the bytes", static_cast<i64>(bytes[0]), elements,
-                      condition::c5_geometry);
+  if (!multiply_checked(m.batch, m.rows, elements) || !multiply_checked(elements, m.cols, elements) ||
+      bytes[0] != static_cast<u64>(elements))
+    return make_error(errc::wrong_shape, specs[0].name, "codes are one byte an element; the bytes",
+                      static_cast<i64>(bytes[0]), elements, condition::c5_geometry);
   if (facts.split_rows < 0)
-    return make_error(errc::bad_argument, specs[0].name, "rows of a block", facts.split_rows, 0, condition::c5_geometry);
+    return make_error(errc::bad_argument, specs[0].name, "rows of a block", facts.split_rows, 0,
+                      condition::c5_geometry);
   const i64 block_rows = facts.split_rows == 0 ? 1 : m.batch * ceil_div(m.rows, facts.split_rows);
   if (block_rows != 0 && bytes[1] % static_cast<u64>(block_rows) != 0)
     return make_error(errc::wrong_shape, specs[1].name, "its bytes do not divide into block rows; the rest",
@@ -277,7 +297,8 @@ inline error manifest::add_pair(std::vector<tensor_spec> specs, const pair_facts
   return {};
 }
 
-inline error manifest::keep(std::string_view name, fp8wire::dtype dtype, const std::vector<i64>& shape, std::string_view fused_with) {
+inline error manifest::keep(std::string_view name, fp8wire::dtype dtype, const std::vector<i64>& shape,
+                            std::string_view fused_with) {
   tensor_spec spec{std::string(name), dtype, shape};
   u64 bytes = 0;
   if (error wrong = admit(spec, bytes)) return wrong;
@@ -292,9 +313,11 @@ inline error manifest::tie(std::string_view alias, std::string_view item_name) {
     return make_error(errc::missing, std::string(alias), "is tied to " + std::string(item_name) + ", which is not sent",
                       condition::c3_complete_pairs);
   if (alias.empty() || find(alias) >= 0 || find_alias(alias) >= 0)
-    return make_error(errc::duplicate, std::string(alias), "appears twice in the manifest", condition::c3_complete_pairs);
+    return make_error(errc::duplicate, std::string(alias), "appears twice in the manifest",
+                      condition::c3_complete_pairs);
   aliases_.push_back({std::string(alias), static_cast<u32>(item)});
-  by_alias_.insert(static_cast<u32>(aliases_.size() - 1), [&](u32 index) { return std::string_view(aliases_[index].name); });
+  by_alias_.insert(static_cast<u32>(aliases_.size() - 1),
+                   [&](u32 index) { return std::string_view(aliases_[index].name); });
   return {};
 }
 
@@ -319,14 +342,17 @@ inline i64 manifest::find_item(std::string_view item_name) const noexcept {
 }
 
 inline u64 manifest::hash() const noexcept {
-  const auto put = [](std::string_view text, u64 state) { return fp8wire::hash(text, fp8wire::hash(text.size(), state)); };
+  const auto put = [](std::string_view text, u64 state) {
+    return fp8wire::hash(text, fp8wire::hash(text.size(), state));
+  };
   const auto put_number = [](i64 number, u64 state) { return fp8wire::hash(static_cast<u64>(number), state); };
   u64 state = fp8wire::hash("fp8wire manifest 1");
   for (const manifest_entry& entry : entries_) {
     const manifest_item& item = items_[entry.item];
     state = put(units_[item.unit], put(entry.name, state));
     state = put(name_of(entry.dtype), fp8wire::hash(static_cast<u64>(entry.what), state));
-    state = fp8wire::hash(item.encoding < 0 ? u64{0} : encodings_[static_cast<std::size_t>(item.encoding)].wire_id, state);
+    state =
+        fp8wire::hash(item.encoding < 0 ? u64{0} : encodings_[static_cast<std::size_t>(item.encoding)].wire_id, state);
     for (const i64 number : {item.facts.part.row, item.facts.part.col, item.facts.whole_rows, item.facts.whole_cols})
       state = put_number(number, state);
     state = fp8wire::hash(entry.shape.size(), state);

@@ -65,8 +65,8 @@ inline message encode(const frame& announced) {
 /// The frame of a data message; its numbers are still to be judged. Errors: unexpected for another kind, wrong_size.
 inline result<frame> decode_frame(const message& received) {
   if (received.kind != message_kind::data)
-    return make_error(errc::unexpected, "", "a frame was expected; the kind of the message", static_cast<i64>(received.kind),
-                      static_cast<i64>(message_kind::data), condition::c7_transport);
+    return make_error(errc::unexpected, "", "a frame was expected; the kind of the message",
+                      static_cast<i64>(received.kind), static_cast<i64>(message_kind::data), condition::c7_transport);
   if (received.payload.size() != 32)
     return make_error(errc::wrong_size, "", "a frame has another size", static_cast<i64>(received.payload.size()), 32,
                       condition::c7_transport);
@@ -85,8 +85,9 @@ inline message encode_release(u32 buffer) {
 /// The buffer of a release message. Errors: unexpected for another kind, wrong_size.
 inline result<u32> decode_release(const message& received) {
   if (received.kind != message_kind::release)
-    return make_error(errc::unexpected, "", "a release was expected; the kind of the message", static_cast<i64>(received.kind),
-                      static_cast<i64>(message_kind::release), condition::c7_transport);
+    return make_error(errc::unexpected, "", "a release was expected; the kind of the message",
+                      static_cast<i64>(received.kind), static_cast<i64>(message_kind::release),
+                      condition::c7_transport);
   if (received.payload.size() != 4)
     return make_error(errc::wrong_size, "", "a release has another size", static_cast<i64>(received.payload.size()), 4,
                       condition::c7_transport);

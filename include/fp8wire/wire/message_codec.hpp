@@ -72,7 +72,8 @@ class payload_reader {
     const u16 code = take<u16>();
     const u8 broken = take<u8>();
     one.code = code <= static_cast<u16>(errc::unsupported) ? static_cast<errc>(code) : errc::aborted;
-    one.broken = broken <= static_cast<u8>(condition::c10_other_state) ? static_cast<condition>(broken) : condition::none;
+    one.broken =
+        broken <= static_cast<u8>(condition::c10_other_state) ? static_cast<condition>(broken) : condition::none;
     one.has_numbers = take<u8>() != 0;
     one.rank = static_cast<i32>(take<u32>());
     one.got = static_cast<i64>(take<u64>());
@@ -91,14 +92,15 @@ class payload_reader {
 };
 
 inline error malformed(const message& received) {
-  return make_error(errc::wrong_size, "", "a message is malformed; kind " + std::to_string(static_cast<int>(received.kind)) + ", its bytes",
+  return make_error(errc::wrong_size, "",
+                    "a message is malformed; kind " + std::to_string(static_cast<int>(received.kind)) + ", its bytes",
                     static_cast<i64>(received.payload.size()), 0, condition::c7_transport);
 }
 
 inline error expect_kind(const message& received, message_kind wanted) {
   if (received.kind == wanted) return {};
-  return make_error(errc::unexpected, "", "another kind of message was expected; the kind", static_cast<i64>(received.kind),
-                    static_cast<i64>(wanted), condition::c7_transport);
+  return make_error(errc::unexpected, "", "another kind of message was expected; the kind",
+                    static_cast<i64>(received.kind), static_cast<i64>(wanted), condition::c7_transport);
 }
 
 }  // namespace detail
@@ -144,7 +146,8 @@ inline void encode_finish(u64 weight_version, std::span<const u64> sums, std::sp
   for (const u64 sum : sums) detail::store_le(at, sum), at += 8;
   for (const i64 status : statuses) detail::store_le(at, static_cast<u64>(status)), at += 8;
 }
-inline error decode_finish(const message& received, u64& weight_version, std::vector<u64>& sums, std::vector<i64>& statuses) {
+inline error decode_finish(const message& received, u64& weight_version, std::vector<u64>& sums,
+                           std::vector<i64>& statuses) {
   detail::payload_reader from(received);
   weight_version = from.take<u64>();
   const u64 pieces = from.take<u32>(), items = from.take<u32>();
@@ -173,7 +176,8 @@ inline error decode_refusal(const message& received, std::vector<error>& reasons
 /// hello, accept: the text, nothing else.
 inline void encode_text(message_kind kind, std::string_view text, message& into) {
   into.kind = kind;
-  into.payload.assign(reinterpret_cast<const std::byte*>(text.data()), reinterpret_cast<const std::byte*>(text.data()) + text.size());
+  into.payload.assign(reinterpret_cast<const std::byte*>(text.data()),
+                      reinterpret_cast<const std::byte*>(text.data()) + text.size());
 }
 inline std::string_view decode_text(const message& received) noexcept {
   return {reinterpret_cast<const char*>(received.payload.data()), received.payload.size()};
@@ -193,11 +197,12 @@ inline void encode_header(const message& sent, std::span<std::byte, message_head
 inline error decode_header(std::span<const std::byte, message_header_bytes> from, message& into, u64& bytes) {
   const u32 magic = detail::load_le<u32>(from.data());
   if (magic != message_magic)
-    return make_error(errc::protocol_mismatch, "", "the peer does not speak this protocol; the magic", magic, message_magic,
-                      condition::c7_transport);
+    return make_error(errc::protocol_mismatch, "", "the peer does not speak this protocol; the magic", magic,
+                      message_magic, condition::c7_transport);
   const u16 zero = detail::load_le<u16>(from.data() + 6);
   if (zero != 0)
-    return make_error(errc::protocol_mismatch, "", "a message header's spare field is set", zero, 0, condition::c7_transport);
+    return make_error(errc::protocol_mismatch, "", "a message header's spare field is set", zero, 0,
+                      condition::c7_transport);
   into.kind = static_cast<message_kind>(detail::load_le<u16>(from.data() + 4));
   bytes = detail::load_le<u64>(from.data() + 8);
   return {};

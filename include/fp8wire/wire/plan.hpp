@@ -48,7 +48,8 @@ class plan {
   u64 hash() const noexcept { return hash_; }
   const plan_options& options() const noexcept { return options_; }
   const std::vector<plan_buffer>& buffers() const noexcept { return buffers_; }
-  /// Buffer after buffer. A pair's codes are followed by its scales; a cut pair alternates: codes, scales, codes, scales.
+  /// Buffer after buffer. A pair's codes are followed by its scales; a cut pair alternates: codes, scales, codes,
+  /// scales.
   const std::vector<plan_piece>& pieces() const noexcept { return pieces_; }
   /// The pieces of one item; they lie side by side.
   piece_range of_item(std::size_t item) const noexcept { return items_[item]; }
@@ -80,9 +81,9 @@ constexpr bool add_aligned(u64& total, u64 bytes, u64 align) noexcept {
 
 /// Makes plans and keeps its scratch memory, so that planning again into the same plan allocates nothing.
 ///
-/// Units lie in the order in which they first appear, each item in manifest order; a buffer is closed before the unit that
-/// would overflow it; a unit larger than the capacity has a buffer of its own and all slots grow to it, or its pairs are
-/// cut between block rows where options and encoding allow it. Padding is at tensor ends only.
+/// Units lie in the order in which they first appear, each item in manifest order; a buffer is closed before the unit
+/// that would overflow it; a unit larger than the capacity has a buffer of its own and all slots grow to it, or its
+/// pairs are cut between block rows where options and encoding allow it. Padding is at tensor ends only.
 /// Cost: linear in the tensors.
 class planner {
  public:
@@ -111,8 +112,8 @@ inline result<plan> make_plan(const manifest& source, const plan_options& option
   return made;
 }
 
-/// Refuses a plan before the first byte if `slots + beside` is over a budget; `beside` is what this end holds besides the
-/// slots (an engine that stages: the payload once more). Errors: capacity, naming both numbers.
+/// Refuses a plan before the first byte if `slots + beside` is over a budget; `beside` is what this end holds besides
+/// the slots (an engine that stages: the payload once more). Errors: capacity, naming both numbers.
 inline error within_budget(const plan& wanted, u64 beside, u64 budget_bytes) {
   u64 need = wanted.peak_bytes();
   if (detail::add_aligned(need, beside, 1) && need <= budget_bytes) return {};
@@ -121,11 +122,14 @@ inline error within_budget(const plan& wanted, u64 beside, u64 budget_bytes) {
 }
 
 inline error planner::check(const plan_options& options) {
-  if (options.align_bytes < 8 || (options.align_bytes & (options.align_bytes - 1)) != 0 || options.align_bytes > (u64{1} << 30))
-    return make_error(errc::bad_argument, "align_bytes", "must be a power of two in 8 .. 2^30", static_cast<i64>(options.align_bytes), 8);
+  if (options.align_bytes < 8 || (options.align_bytes & (options.align_bytes - 1)) != 0 ||
+      options.align_bytes > (u64{1} << 30))
+    return make_error(errc::bad_argument, "align_bytes", "must be a power of two in 8 .. 2^30",
+                      static_cast<i64>(options.align_bytes), 8);
   if (options.slots == 0) return make_error(errc::bad_argument, "slots", "at least one slot", 0, 1);
   if (options.capacity_bytes == 0 || options.capacity_bytes > (u64{1} << 62))
-    return make_error(errc::bad_argument, "capacity_bytes", "must lie in 1 .. 2^62", static_cast<i64>(options.capacity_bytes), 1);
+    return make_error(errc::bad_argument, "capacity_bytes", "must lie in 1 .. 2^62",
+                      static_cast<i64>(options.capacity_bytes), 1);
   return {};
 }
 
@@ -159,7 +163,8 @@ inline void planner::place(u32 entry, u64 from, u64 bytes) {
 inline bool planner::cut(const manifest_item& item) {
   if (item.entries != 2 || item.facts.split_rows == 0) return false;
   const matrix_extents& m = item.facts.extents;
-  const u64 code_bytes = source_->entries()[item.first_entry].bytes, scale_bytes = source_->entries()[item.first_entry + 1].bytes;
+  const u64 code_bytes = source_->entries()[item.first_entry].bytes,
+            scale_bytes = source_->entries()[item.first_entry + 1].bytes;
   const i64 block_rows = ceil_div(m.rows, item.facts.split_rows);
   if (code_bytes == 0 || scale_bytes == 0 || block_rows == 0) return false;
   const i64 row_codes = static_cast<i64>(code_bytes) / (m.batch * m.rows);
@@ -170,14 +175,17 @@ inline bool planner::cut(const manifest_item& item) {
            detail::add_aligned(bytes, static_cast<u64>(rows_of_scales * row_scales), made_->options_.align_bytes) &&
            bytes <= made_->options_.capacity_bytes;
   };
-  const auto rows_of = [&](i64 blocks) { return blocks * item.facts.split_rows < m.rows ? blocks * item.facts.split_rows : m.rows; };
+  const auto rows_of = [&](i64 blocks) {
+    return blocks * item.facts.split_rows < m.rows ? blocks * item.facts.split_rows : m.rows;
+  };
   const auto largest = [](i64 most, const auto& fitting) {  // in 0 .. most, by bisection
     i64 good = 0, bad = most + 1;
     while (bad - good > 1) (fitting(good + (bad - good) / 2) ? good : bad) = good + (bad - good) / 2;
     return good;
   };
   const i64 matrices = largest(m.batch, [&](i64 count) { return fits(count * m.rows, count * block_rows); });
-  const i64 blocks = matrices > 0 ? block_rows : largest(block_rows, [&](i64 count) { return fits(rows_of(count), count); });
+  const i64 blocks =
+      matrices > 0 ? block_rows : largest(block_rows, [&](i64 count) { return fits(rows_of(count), count); });
   const i64 step = matrices > 0 ? matrices : 1;
   if (blocks == 0 || ceil_div(m.batch, step) > largest_cut / ceil_div(block_rows, blocks)) return false;
   for (i64 b = 0; b < m.batch; b += step) {
@@ -198,8 +206,8 @@ inline bool planner::cut(const manifest_item& item) {
 inline void planner::place_unit(u32 unit, u64 bytes) {
   const u64 capacity = made_->options_.capacity_bytes;
   const bool oversized = bytes > capacity, cuts = oversized && made_->options_.split_rows;
-  if (!cuts && (made_->buffers_.empty() || made_->buffers_.back().oversized || made_->buffers_.back().cut || oversized ||
-                used_ > capacity - bytes))
+  if (!cuts && (made_->buffers_.empty() || made_->buffers_.back().oversized || made_->buffers_.back().cut ||
+                oversized || used_ > capacity - bytes))
     open(oversized, false);
   bool fresh = cuts;
   for (u32 link = head_[unit]; link != 0; link = next_[link - 1]) {

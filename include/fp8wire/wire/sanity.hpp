@@ -39,8 +39,10 @@ inline i64 first_magnitude(const std::byte* bytes, std::size_t count, u8 least) 
 /// Other dtypes than F32, BF16, U8 and F8_E8M0 are no scales: -1.
 inline i64 first_bad_scale(dtype type, const std::byte* bytes, std::size_t size) noexcept {
   switch (type) {
-    case dtype::f32: return detail::first_of<u32>(bytes, size / 4, [](u32 bits) { return bits - 1 >= f32::infinity - 1; });
-    case dtype::bf16: return detail::first_of<u16>(bytes, size / 2, [](u16 bits) { return bits == 0 || bits >= 0x7F80; });
+    case dtype::f32:
+      return detail::first_of<u32>(bytes, size / 4, [](u32 bits) { return bits - 1 >= f32::infinity - 1; });
+    case dtype::bf16:
+      return detail::first_of<u16>(bytes, size / 2, [](u16 bits) { return bits == 0 || bits >= 0x7F80; });
     case dtype::uint8:
     case dtype::f8_e8m0: return detail::first_of<u8>(bytes, size, [](u8 bits) { return bits == 0xFF; });
     default: return -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The learner's half of an update: weights go in as training exports them, pairs come out whole, all engines or none commit.
+/// The learner's half of an update: weights in as training exports them, pairs out whole, all engines or none commit.
 #ifndef FP8WIRE_WIRE_SENDER_HPP
 #define FP8WIRE_WIRE_SENDER_HPP
 #include <fp8wire/wire/backend.hpp>
@@ -23,20 +23,28 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
   using stored = stored_t<recipe>;
   using stream = typename Publisher::stream;
   static_assert(sender_backend<Backend, recipe, stream>, "Backend lacks a member: see fp8wire/wire/backend.hpp");
-  static_assert(std::same_as<typename Wire::layout, canonical_layout>, "slots hold canonical layouts: relayout in the sink's finalize");
+  static_assert(std::same_as<typename Wire::layout, canonical_layout>,
+                "slots hold canonical layouts: relayout in the sink's finalize");
 
   /// Expects: the plan was made from the manifest; manifest, plan and transport outlive the sender.
   sender(const manifest& tensors, const plan& wire, Publisher& transport, float amax_floor = recipe::num.amax_floor,
          Backend backend = Backend{})
-      : tensors_(tensors), plan_(wire), transport_(transport), backend_(std::move(backend)), window_(tensors, wire), floor_(amax_floor),
-        wire_id_(Wire::id(amax_floor)), answered_(static_cast<std::size_t>(transport.engines())) {
+      : tensors_(tensors),
+        plan_(wire),
+        transport_(transport),
+        backend_(std::move(backend)),
+        window_(tensors, wire),
+        floor_(amax_floor),
+        wire_id_(Wire::id(amax_floor)),
+        answered_(static_cast<std::size_t>(transport.engines())) {
     backend_.prepare(wire.pieces().size(), tensors.items().size());
   }
   sender(const sender&) = delete;
   sender& operator=(const sender&) = delete;
   /// An update that is still open is aborted.
   ~sender() {
-    if (updating_) abort(make_error(errc::aborted, "weight_version", "the learner gave the update up", condition::c8_commit));
+    if (updating_)
+      abort(make_error(errc::aborted, "weight_version", "the learner gave the update up", condition::c8_commit));
   }
 
   /// The version that all engines said they serve; 0: none yet.
@@ -62,33 +70,36 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
     return broken(transport_.broadcast(message_));
   }
 
-  /// Quantizes a weight straight into its slot. in: batch x rows x cols as the manifest has them, any strides, float, bf16
-  /// or fp16; it may change once the work on the stream is done.
-  /// Errors: unexpected, duplicate, missing (C3); wrong_shape (C5); grid_mismatch (C2) where the manifest promised another
-  /// encoding; the transport's. NaN and Inf: found by finish.
+  /// Quantizes a weight straight into its slot. in: batch x rows x cols as the manifest has them, any strides, float,
+  /// bf16 or fp16; it may change once the work on the stream is done.
+  /// Errors: unexpected, duplicate, missing (C3); wrong_shape (C5); grid_mismatch (C2) where the manifest promised
+  /// another encoding; the transport's. NaN and Inf: found by finish.
   template <class In> error put(std::string_view weight, matrix_view<const In> in, stream s) {
     u32 item = 0;
     if (error wrong = admit_pair(weight, {in.batch, in.rows, in.cols}, item)) return wrong;
     return fill_pair(item, s, [&](const pair_cut& cut, pair_view<recipe> out) {
-      return backend_.template quantize<recipe>(quantize_job{item, cut.piece, cut.piece + 1, cut.index_base}, cut.of(in), out, floor_, s);
+      return backend_.template quantize<recipe>(quantize_job{item, cut.piece, cut.piece + 1, cut.index_base},
+                                                cut.of(in), out, floor_, s);
     });
   }
   template <class In> error put(std::string_view weight, matrix_view<In> in, stream s) {
     return put(weight, matrix_view<const In>(in), s);
   }
 
-  /// Sends codes and scales that are already on this grid (persistent FP8 parameters): bytes are copied, never made again.
+  /// Sends codes and scales that are already on this grid (persistent FP8 parameters): bytes are copied, never made
+  /// again.
   /// Errors: as put; wrong_shape (C5) for scales that do not fit the codes.
   error forward(std::string_view weight, const_pair_view<recipe> pair, stream s) {
     u32 item = 0;
     if (error wrong = admit_pair(weight, {pair.codes.batch, pair.codes.rows, pair.codes.cols}, item)) return wrong;
-    const i64 rows = scale_rows<typename recipe::block>(pair.codes.rows), cols = scale_cols<typename recipe::block>(pair.codes.cols);
+    const i64 rows = scale_rows<typename recipe::block>(pair.codes.rows),
+              cols = scale_cols<typename recipe::block>(pair.codes.cols);
     if (pair.scales.batch != pair.codes.batch || pair.scales.rows != rows)
-      return make_error(errc::wrong_shape, std::string(weight), "scale rows differ from the block grid", pair.scales.rows, rows,
-                        condition::c5_geometry);
+      return make_error(errc::wrong_shape, std::string(weight), "scale rows differ from the block grid",
+                        pair.scales.rows, rows, condition::c5_geometry);
     if (pair.scales.cols != cols)
-      return make_error(errc::wrong_shape, std::string(weight), "scale columns differ from the block grid", pair.scales.cols, cols,
-                        condition::c5_geometry);
+      return make_error(errc::wrong_shape, std::string(weight), "scale columns differ from the block grid",
+                        pair.scales.cols, cols, condition::c5_geometry);
     return fill_pair(item, s, [&](const pair_cut& cut, pair_view<recipe> out) {
       if (error wrong = backend_.copy(cut.piece, out.codes.data, cut.of(pair.codes), s)) return wrong;
       return backend_.copy(cut.piece + 1, out.scales.data, cut.of_scales(pair.scales), s);
@@ -101,7 +112,8 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
     if (error wrong = admit(name, item)) return wrong;
     const manifest_entry& entry = tensors_.entries()[tensors_.items()[item].first_entry];
     if (entry.what != role::kept)
-      return make_error(errc::wrong_dtype, entry.name, "travels as codes and scales: put or forward it", condition::c3_complete_pairs);
+      return make_error(errc::wrong_dtype, entry.name, "travels as codes and scales: put or forward it",
+                        condition::c3_complete_pairs);
     if (bytes != entry.bytes)
       return make_error(errc::wrong_size, entry.name, "its bytes differ from the manifest", static_cast<i64>(bytes),
                         static_cast<i64>(entry.bytes), condition::c7_transport);
@@ -119,7 +131,8 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
   /// Errors: missing (C3) with the names; nonfinite with tensor and index where the recipe refuses it; the error of the
   /// engine with the lowest rank. Whatever it is, all engines hear it and none commits.
   error finish(stream s) {
-    if (!updating_) return make_error(errc::out_of_order, "weight_version", "an update ends that never began", condition::c8_commit);
+    if (!updating_)
+      return make_error(errc::out_of_order, "weight_version", "an update ends that never began", condition::c8_commit);
     if (error wrong = prove_and_vote(s)) {
       abort(wrong);
       return wrong;
@@ -148,7 +161,8 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
   }
 
   error admit(std::string_view name, u32& item) {
-    if (!updating_) return make_error(errc::out_of_order, std::string(name), "came outside an update", condition::c8_commit);
+    if (!updating_)
+      return make_error(errc::out_of_order, std::string(name), "came outside an update", condition::c8_commit);
     if (failure_) return failure_;
     return window_.admit(name, item);
   }
@@ -157,11 +171,13 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
     if (error wrong = admit(weight, item)) return wrong;
     const manifest_item& found = tensors_.items()[item];
     if (found.encoding < 0)
-      return make_error(errc::wrong_dtype, std::string(weight), "travels as it is: keep it", condition::c3_complete_pairs);
+      return make_error(errc::wrong_dtype, std::string(weight), "travels as it is: keep it",
+                        condition::c3_complete_pairs);
     const encoding_entry& encoding = tensors_.encodings()[static_cast<std::size_t>(found.encoding)];
     if (encoding.wire_id != wire_id_)
       return make_error(errc::grid_mismatch, std::string(weight),
-                        "the manifest promised " + encoding.described() + ", this sender makes " + std::string(Wire::encoding(floor_).view()),
+                        "the manifest promised " + encoding.described() + ", this sender makes " +
+                            std::string(Wire::encoding(floor_).view()),
                         condition::c2_grid);
     const matrix_extents& planned = found.facts.extents;
     const auto differs = [&](const char* what, i64 got, i64 expected) {
@@ -201,7 +217,13 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
     const i64 b = first / m.rows, row = first % m.rows;
     const bool matrices = count >= m.rows;  // a piece holds whole matrices or lies in one
     const i64 rows = matrices ? m.rows : count;
-    return {piece, b, matrices ? count / m.rows : 1, row, rows, row / detail::block_extent(block::rows, m.rows), scale_rows<block>(rows),
+    return {piece,
+            b,
+            matrices ? count / m.rows : 1,
+            row,
+            rows,
+            row / detail::block_extent(block::rows, m.rows),
+            scale_rows<block>(rows),
             first * m.cols};
   }
 
@@ -217,7 +239,8 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
       if (!wrong) {
         const i64 scale_width = scale_cols<typename recipe::block>(m.cols);
         wrong = broken(fill(cut, pair_view<recipe>{dense(reinterpret_cast<u8*>(codes), cut.rows, m.cols, cut.matrices),
-                                                   dense(reinterpret_cast<stored*>(scales), cut.scale_rows, scale_width, cut.matrices)}));
+                                                   dense(reinterpret_cast<stored*>(scales), cut.scale_rows, scale_width,
+                                                         cut.matrices)}));
       }
       if (wrong) return wrong;
       window_.filled(plan_.pieces()[piece].buffer, 2);
@@ -234,8 +257,9 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
       auto taken = transport_.acquire(where.buffer, s);
       if (!taken) return broken(taken.error());
       if (taken->size() < plan_.buffers()[where.buffer].used_bytes)
-        return broken(make_error(errc::capacity, "buffer " + std::to_string(where.buffer), "its slot is smaller than the plan",
-                                 static_cast<i64>(taken->size()), static_cast<i64>(plan_.slot_bytes()), condition::c7_transport));
+        return broken(make_error(errc::capacity, "buffer " + std::to_string(where.buffer),
+                                 "its slot is smaller than the plan", static_cast<i64>(taken->size()),
+                                 static_cast<i64>(plan_.slot_bytes()), condition::c7_transport));
       memory = *taken;
     }
     to = memory.data() + where.offset;

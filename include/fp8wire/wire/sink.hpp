@@ -14,7 +14,9 @@ enum class commit_mode : u8 {
   in_place  // weights fit once: a failed update leaves the engine refusing to serve until a full one commits
 };
 
-constexpr std::string_view name_of(commit_mode mode) noexcept { return mode == commit_mode::staged ? "staged" : "in-place"; }
+constexpr std::string_view name_of(commit_mode mode) noexcept {
+  return mode == commit_mode::staged ? "staged" : "in-place";
+}
 
 /// What a sink found out about one piece of the plan.
 struct piece_report {
@@ -28,14 +30,15 @@ struct piece_report {
 /// finalize: derives what the engine needs beyond the bytes (swizzled scales and the like); once per version.
 /// publish: from here on the new version serves. discard: the update's bytes are worthless; staged sinks serve on.
 template <class S>
-concept sink = requires(S& s, const S& c, u32 piece, std::span<const std::byte> bytes, typename S::stream stream, u64 version) {
-  { c.mode() } noexcept -> std::same_as<commit_mode>;
-  { s.write(piece, bytes, stream) } -> std::same_as<error>;
-  { s.reports(stream) } -> std::same_as<result<std::span<const piece_report>>>;
-  { s.finalize(stream) } -> std::same_as<error>;
-  { s.publish(version) } noexcept -> std::same_as<void>;
-  { s.discard() } noexcept -> std::same_as<void>;
-};
+concept sink =
+    requires(S& s, const S& c, u32 piece, std::span<const std::byte> bytes, typename S::stream stream, u64 version) {
+      { c.mode() } noexcept -> std::same_as<commit_mode>;
+      { s.write(piece, bytes, stream) } -> std::same_as<error>;
+      { s.reports(stream) } -> std::same_as<result<std::span<const piece_report>>>;
+      { s.finalize(stream) } -> std::same_as<error>;
+      { s.publish(version) } noexcept -> std::same_as<void>;
+      { s.discard() } noexcept -> std::same_as<void>;
+    };
 
 FP8WIRE_ABI_END
 #endif

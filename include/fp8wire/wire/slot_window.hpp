@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which items of an update came, which buffers are complete, and how far ahead of the first incomplete one items may come.
+/// Which items of an update came, which buffers are complete, and how far ahead of the first gap items may come.
 #ifndef FP8WIRE_WIRE_SLOT_WINDOW_HPP
 #define FP8WIRE_WIRE_SLOT_WINDOW_HPP
 #include <span>
@@ -13,7 +13,11 @@ namespace detail {
 class slot_window {
  public:
   slot_window(const manifest& tensors, const plan& wire)
-      : tensors_(tensors), plan_(wire), came_(tensors.items().size()), left_(wire.buffers().size()), slots_(wire.options().slots) {
+      : tensors_(tensors),
+        plan_(wire),
+        came_(tensors.items().size()),
+        left_(wire.buffers().size()),
+        slots_(wire.options().slots) {
     reset();
   }
   void reset() noexcept {
@@ -48,10 +52,12 @@ class slot_window {
       return make_error(errc::duplicate, std::string(name), "came twice in one update", condition::c3_complete_pairs);
     const piece_range range = plan_.of_item(item);
     const u32 begins = plan_.pieces()[range.first].buffer, ends = plan_.pieces()[range.first + range.count - 1].buffer;
-    // A pair that was cut may need more buffers than there are slots: it then goes out as it comes, from the first one on.
+    // A pair that was cut may need more buffers than there are slots: it then goes out as it comes, from the first one
+    // on.
     if (ends - first_ < slots_.size() || begins == first_) return {};
     return make_error(errc::out_of_order, std::string(name),
-                      "comes too early: buffer " + std::to_string(first_) + " still lacks members, " + missing_in(first_) + "; the buffer",
+                      "comes too early: buffer " + std::to_string(first_) + " still lacks members, " +
+                          missing_in(first_) + "; the buffer",
                       ends, static_cast<i64>(first_ + slots_.size() - 1), condition::c3_complete_pairs);
   }
 
@@ -65,8 +71,8 @@ class slot_window {
         see(tensors_.item_name(item));
       }
     });
-    return make_error(errc::missing, first, keys, static_cast<i64>(came_.size() - missing_), static_cast<i64>(came_.size()),
-                      condition::c3_complete_pairs);
+    return make_error(errc::missing, first, keys, static_cast<i64>(came_.size() - missing_),
+                      static_cast<i64>(came_.size()), condition::c3_complete_pairs);
   }
 
  private:
@@ -74,7 +80,8 @@ class slot_window {
     const std::string text(name);
     if (const i64 alias = tensors_.find_alias(name); alias >= 0)
       return make_error(errc::duplicate, text,
-                        "is tied to " + std::string(tensors_.item_name(tensors_.aliases()[static_cast<std::size_t>(alias)].item)) +
+                        "is tied to " +
+                            std::string(tensors_.item_name(tensors_.aliases()[static_cast<std::size_t>(alias)].item)) +
                             ", which is sent once",
                         condition::c3_complete_pairs);
     if (tensors_.find(name) >= 0)
@@ -94,8 +101,8 @@ class slot_window {
   }
   const manifest& tensors_;
   const plan& plan_;
-  std::vector<u8> came_;    // one an item
-  std::vector<u32> left_;   // pieces that a buffer still lacks
+  std::vector<u8> came_;  // one an item
+  std::vector<u32> left_;  // pieces that a buffer still lacks
   std::vector<std::span<std::byte>> slots_;
   u32 first_ = 0;
   std::size_t missing_ = 0;
