@@ -19,7 +19,8 @@ template <class Stored> Stored draw_scale(u32 bits, i64 index) {
   else return float_of(index % 3 == 0 ? bits : ((bits & 0x03FFFFFF) + 0x3A000000));  // any bits, or what weights have
 }
 
-template <class Recipe, class Out> void compare(i64 batch, i64 rows, i64 cols, i64 gap, i64 offset, unsigned seed, bool all_codes) {
+template <class Recipe, class Out> void compare(i64 batch, i64 rows, i64 cols, i64 gap, i64 offset, unsigned seed,
+                                                bool all_codes) {
   std::mt19937 random(seed);
   const i64 stride = cols + gap;
   std::vector<u8> codes(static_cast<std::size_t>(batch * rows * stride + 128));
@@ -27,20 +28,23 @@ template <class Recipe, class Out> void compare(i64 batch, i64 rows, i64 cols, i
     code = static_cast<u8>(random());
     if (!all_codes && (code & 0x7F) == 0x7F) code = 0x7E;
   }
-  const i64 scale_rows_ = scale_rows<typename Recipe::block>(rows), scale_cols_ = scale_cols<typename Recipe::block>(cols);
+  const i64 scale_rows_ = scale_rows<typename Recipe::block>(rows),
+            scale_cols_ = scale_cols<typename Recipe::block>(cols);
   std::vector<stored_t<Recipe>> scales(static_cast<std::size_t>(batch * scale_rows_ * scale_cols_));
   for (std::size_t i = 0; i < scales.size(); ++i)
     scales[i] = draw_scale<stored_t<Recipe>>(static_cast<u32>(random()), static_cast<i64>(i));
   const const_pair_view<Recipe> pair = {{codes.data() + offset, rows, cols, stride, batch, rows * stride, 1},
                                         dense<const stored_t<Recipe>>(scales.data(), scale_rows_, scale_cols_, batch)};
-  const i64 height = detail::block_extent(Recipe::block::rows, rows), width = detail::block_extent(Recipe::block::cols, cols);
+  const i64 height = detail::block_extent(Recipe::block::rows, rows),
+            width = detail::block_extent(Recipe::block::cols, cols);
   std::vector<Out> expected(static_cast<std::size_t>(batch * rows * stride + 64), from_float<Out>(3.0f)), got;
   matrix_view<Out> view = {nullptr, rows, cols, stride, batch, rows * stride, 1};
   view.data = expected.data() + offset;
   for (i64 b = 0; b < batch; ++b)
     for (i64 row = 0; row < rows; ++row)
       for (i64 col = 0; col < cols; ++col)
-        view(b, row, col) = from_float<Out>(reference::decode<Recipe>(pair.codes(b, row, col), pair.scales(b, row / height, col / width)));
+        view(b, row, col) = from_float<Out>(
+            reference::decode<Recipe>(pair.codes(b, row, col), pair.scales(b, row / height, col / width)));
   for (const isa body : {isa::scalar, isa::portable, isa::avx2, isa::avx512}) {
     if (!can_run(body)) continue;
     got.assign(expected.size(), from_float<Out>(3.0f));
@@ -97,11 +101,13 @@ TEST_CASE("all exponents and many mantissas of the scale, all codes, one row") {
     for (u32 half = 0; half < 2; ++half) {
       for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<u8>(i % 127 + 128 * half);
       std::vector<bf16> expected(codes.size()), got(codes.size());
-      for (std::size_t i = 0; i < codes.size(); ++i) expected[i] = to_bf16(reference::decode<recipe>(codes[i], scales[i / 128]));
+      for (std::size_t i = 0; i < codes.size(); ++i)
+        expected[i] = to_bf16(reference::decode<recipe>(codes[i], scales[i / 128]));
       for (const isa body : {isa::portable, isa::avx2, isa::avx512}) {
         if (!can_run(body)) continue;
-        dequantize<recipe, bf16>({dense<const u8>(codes.data(), 1, 128 * 256), dense<const float>(scales.data(), 1, 256)},
-                                 dense(got.data(), 1, 128 * 256), serial{}, body);
+        dequantize<recipe, bf16>(
+            {dense<const u8>(codes.data(), 1, 128 * 256), dense<const float>(scales.data(), 1, 256)},
+            dense(got.data(), 1, 128 * 256), serial{}, body);
         CHECK(std::memcmp(got.data(), expected.data(), got.size() * sizeof(bf16)) == 0);
       }
     }

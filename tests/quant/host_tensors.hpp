@@ -29,8 +29,9 @@ struct shape {
 
 /// What the elements of a tensor look like.
 enum class pattern { gaussian, any_bits, any_finite, wide, small_blocks, zeros, few, subnormal, hostile };
-constexpr pattern patterns[] = {pattern::gaussian,     pattern::any_bits, pattern::any_finite, pattern::wide,   pattern::small_blocks,
-                                pattern::zeros,        pattern::few,      pattern::subnormal,  pattern::hostile};
+constexpr pattern patterns[] = {pattern::gaussian, pattern::any_bits,     pattern::any_finite,
+                                pattern::wide,     pattern::small_blocks, pattern::zeros,
+                                pattern::few,      pattern::subnormal,    pattern::hostile};
 
 template <class In> In from_bits(u32 bits) {
   if constexpr (std::same_as<In, float>) return float_of(bits);
@@ -57,9 +58,11 @@ template <class In> In draw(pattern kind, std::mt19937& random, i64 row, i64 col
     }
     case pattern::zeros: return from_bits<In>(sign);
     case pattern::few: return any % 97 == 0 ? from_float<In>(normal(random)) : from_bits<In>(sign);
-    case pattern::subnormal: return from_bits<In>(sign | ((any & 0x3FF) << 16) | (std::same_as<In, float> ? any & 0x1FFF : 0));
+    case pattern::subnormal:
+      return from_bits<In>(sign | ((any & 0x3FF) << 16) | (std::same_as<In, float> ? any & 0x1FFF : 0));
     case pattern::hostile: {
-      const u32 values[] = {f32::nan, f32::infinity, f32::infinity | f32::sign_mask, 0xFFC00000u, 0x7F800001u, 0, f32::sign_mask};
+      const u32 values[] = {f32::nan, f32::infinity, f32::infinity | f32::sign_mask, 0xFFC00000u, 0x7F800001u,
+                            0,        f32::sign_mask};
       return any % 401 == 0 ? from_bits<In>(values[any / 401 % 7]) : from_float<In>(normal(random));
     }
   }
@@ -91,7 +94,8 @@ template <class Recipe, class In> struct tensor {
     for (i64 b = 0; b < s.batch; ++b)
       for (i64 row = 0; row < s.rows; ++row)
         for (i64 col = 0; col < s.cols; ++col)
-          elements[static_cast<std::size_t>(s.in_offset + (b * s.rows + row) * stride + col)] = draw<In>(kind, random, row, col);
+          elements[static_cast<std::size_t>(s.in_offset + (b * s.rows + row) * stride + col)] =
+              draw<In>(kind, random, row, col);
   }
   matrix_view<const In> view() const {
     const i64 stride = size.cols + size.in_gap;
@@ -99,12 +103,14 @@ template <class Recipe, class In> struct tensor {
   }
   template <class Quantize> output<Recipe, In> run(const Quantize& quantize_into) const {
     const i64 stride = size.cols + size.out_gap;
-    const i64 scale_rows_ = scale_rows<typename Recipe::block>(size.rows), scale_cols_ = scale_cols<typename Recipe::block>(size.cols);
+    const i64 scale_rows_ = scale_rows<typename Recipe::block>(size.rows),
+              scale_cols_ = scale_cols<typename Recipe::block>(size.cols);
     output<Recipe, In> out;
     out.codes.assign(static_cast<std::size_t>(size.batch * size.rows * stride + size.out_offset + 64), u8{0xA5});
     out.scales.resize(static_cast<std::size_t>(size.batch * scale_rows_ * scale_cols_));
-    const pair_view<Recipe> pair = {{out.codes.data() + size.out_offset, size.rows, size.cols, stride, size.batch, size.rows * stride, 1},
-                                    dense(out.scales.data(), scale_rows_, scale_cols_, size.batch)};
+    const pair_view<Recipe> pair = {
+        {out.codes.data() + size.out_offset, size.rows, size.cols, stride, size.batch, size.rows * stride, 1},
+        dense(out.scales.data(), scale_rows_, scale_cols_, size.batch)};
     out.answer = quantize_into(pair);
     return out;
   }
@@ -113,16 +119,19 @@ template <class Recipe, class In> struct tensor {
       bool bad = false;
       for (i64 b = 0; b < size.batch; ++b)
         for (i64 row = 0; row < pair.scales.rows; ++row)
-          bad |= reference::quantize_block_row<Recipe, In>(view().slice_of(b), row, pair.codes.slice_of(b), pair.scales.slice_of(b), floor);
+          bad |= reference::quantize_block_row<Recipe, In>(view().slice_of(b), row, pair.codes.slice_of(b),
+                                                           pair.scales.slice_of(b), floor);
       return status{bad ? detail::first_nonfinite<In>(view()) : -1};
     });
   }
   output<Recipe, In> by(isa body) const {
-    return run([&](const pair_view<Recipe>& pair) { return quantize<Recipe, In>(view(), pair, floor, serial{}, body); });
+    return run(
+        [&](const pair_view<Recipe>& pair) { return quantize<Recipe, In>(view(), pair, floor, serial{}, body); });
   }
 };
 
-template <class Recipe, class In> void compare(shape size, pattern kind, unsigned seed, float floor = Recipe::num.amax_floor) {
+template <class Recipe, class In> void compare(shape size, pattern kind, unsigned seed,
+                                               float floor = Recipe::num.amax_floor) {
   const tensor<Recipe, In> given(size, kind, seed, floor);
   const auto expected = given.by_definition();
   for (const isa body : bodies()) {

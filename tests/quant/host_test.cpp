@@ -13,7 +13,8 @@ TEST_CASE("shapes from one element to more than a panel of columns") {
   using block = presets::te_block::recipe;
   using quotient = presets::vllm_block::recipe;
   using mx = presets::te_mxfp8::recipe;
-  all_patterns<block, bf16>({{1, 1, 1}, {1, 1, 31}, {3, 2, 33}, {1, 127, 129}, {2, 129, 128}, {1, 3, 8400}, {1, 300, 1024}});
+  all_patterns<block, bf16>(
+      {{1, 1, 1}, {1, 1, 31}, {3, 2, 33}, {1, 127, 129}, {2, 129, 128}, {1, 3, 8400}, {1, 300, 1024}});
   all_patterns<block, float>({{1, 1, 1}, {2, 5, 161}, {1, 2, 8300}});
   all_patterns<quotient, bf16>({{1, 7, 4097}, {1, 256, 640, 1, 1, 1, 1}});
   all_patterns<mx, bf16>({{1, 1, 32}, {2, 3, 64}, {1, 5, 4096}, {1, 2, 2336}, {3, 7, 288, 7, 9, 1, 1}});
@@ -34,11 +35,15 @@ TEST_CASE("blocks of every kind") {
 TEST_CASE("elements other than E4M3, and the numerics that change a cast") {
   all_patterns<recipe<e5m2, block<128, 128>, rules::te_fp32>, bf16>({{1, 30, 300}});
   all_patterns<recipe<e5m2, block<1, 32>, rules::te_mx>, float>({{1, 30, 320}});
-  all_patterns<recipe<e4m3, block<128, 128>, rules::quotient, numerics{.keep_negative_zero = false}>, bf16>({{1, 40, 300}});
+  all_patterns<recipe<e4m3, block<128, 128>, rules::quotient, numerics{.keep_negative_zero = false}>, bf16>(
+      {{1, 40, 300}});
   all_patterns<recipe<e4m3, block<1, 32>, rules::te_mx, numerics{.keep_negative_zero = false}>, bf16>({{1, 9, 320}});
-  all_patterns<recipe<e4m3, block<128, 128>, rules::quotient, numerics{.f32_through_bf16 = true}>, float>({{1, 40, 300}});
-  all_patterns<recipe<e4m3, block<128, 128>, rules::quotient, numerics{.f32_through_bf16 = true}>, fp16>({{1, 40, 300}});
-  all_patterns<recipe<e4m3, block<128, 128>, rules::quotient, numerics{.edge = edge_pad::last_element}>, bf16>({{1, 140, 300}});
+  all_patterns<recipe<e4m3, block<128, 128>, rules::quotient, numerics{.f32_through_bf16 = true}>, float>(
+      {{1, 40, 300}});
+  all_patterns<recipe<e4m3, block<128, 128>, rules::quotient, numerics{.f32_through_bf16 = true}>, fp16>(
+      {{1, 40, 300}});
+  all_patterns<recipe<e4m3, block<128, 128>, rules::quotient, numerics{.edge = edge_pad::last_element}>, bf16>(
+      {{1, 140, 300}});
 }
 
 TEST_CASE("every mantissa of the amax and of the elements") {
@@ -49,16 +54,17 @@ TEST_CASE("every mantissa of the amax and of the elements") {
     for (u32 amax = 0; amax < 128; ++amax)
       for (u32 i = 0; i < 128 * 128; ++i) {
         const u32 magnitude = (126u << 7 | amax) - i % (18 * 128);
-        in[(i / 128) * 128 * 128 + amax * 128 + i % 128] = bf16{static_cast<u16>(magnitude | (i % 3 == 0 ? 0x8000u : 0u))};
+        in[(i / 128) * 128 * 128 + amax * 128 + i % 128] =
+            bf16{static_cast<u16>(magnitude | (i % 3 == 0 ? 0x8000u : 0u))};
       }
     std::vector<u8> expected(in.size()), got(in.size());
     std::vector<stored_t<Recipe>> expected_scales(128), scales(128);
     const auto view = dense<const bf16>(in.data(), 128, 128 * 128);
-    reference::quantize_block_row<Recipe, bf16>(view, 0, dense(expected.data(), 128, 128 * 128), dense(expected_scales.data(), 1, 128),
-                                                Recipe::num.amax_floor);
+    reference::quantize_block_row<Recipe, bf16>(view, 0, dense(expected.data(), 128, 128 * 128),
+                                                dense(expected_scales.data(), 1, 128), Recipe::num.amax_floor);
     for (const isa body : bodies()) {
-      quantize<Recipe, bf16>(view, {dense(got.data(), 128, 128 * 128), dense(scales.data(), 1, 128)}, Recipe::num.amax_floor,
-                             serial{}, body);
+      quantize<Recipe, bf16>(view, {dense(got.data(), 128, 128 * 128), dense(scales.data(), 1, 128)},
+                             Recipe::num.amax_floor, serial{}, body);
       CHECK(same_bytes(got, expected));
       CHECK(same_bytes(scales, expected_scales));
     }
@@ -75,7 +81,8 @@ TEST_CASE("columns that are not neighbours go the slow way and come out the same
   for (std::size_t i = 0; i < given.elements.size(); ++i) spread[3 * i] = given.elements[i];
   matrix_view<const bf16> view = {spread.data(), 40, 300, 900, 1, 0, 3};
   for (const isa body : bodies()) {
-    const auto got = given.run([&](const pair_view<recipe>& pair) { return quantize<recipe, bf16>(view, pair, 0, serial{}, body); });
+    const auto got =
+        given.run([&](const pair_view<recipe>& pair) { return quantize<recipe, bf16>(view, pair, 0, serial{}, body); });
     CHECK(same_bytes(got.codes, expected.codes));
   }
 }

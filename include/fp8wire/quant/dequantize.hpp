@@ -12,8 +12,8 @@ FP8WIRE_ABI_BEGIN
 /// Exact: equal to torch's `codes.float() * scales` (block scales repeated) followed by `.to(dtype)`, NaN signs aside.
 /// Threads: as quantize.
 template <any_recipe Recipe, class Out, executor Executor = serial>
-FP8WIRE_ALWAYS_INLINE constexpr void dequantize(const_pair_view<Recipe> in, matrix_view<Out> out, Executor&& run = Executor{},
-                                                isa body = best_isa()) {
+FP8WIRE_ALWAYS_INLINE constexpr void dequantize(const_pair_view<Recipe> in, matrix_view<Out> out,
+                                                Executor&& run = Executor{}, isa body = best_isa()) {
   detail::expect_pair<Recipe, Out>(out, in);
   if (out.size() == 0) return;
   if (__builtin_is_constant_evaluated()) {
@@ -22,8 +22,8 @@ FP8WIRE_ALWAYS_INLINE constexpr void dequantize(const_pair_view<Recipe> in, matr
     for (i64 b = 0; b < out.batch; ++b)
       for (i64 row = 0; row < out.rows; ++row)
         for (i64 col = 0; col < out.cols; ++col)
-          out(b, row, col) =
-              from_float<Out>(reference::decode<Recipe>(in.codes(b, row, col), in.scales(b, row / height, col / width)));
+          out(b, row, col) = from_float<Out>(
+              reference::decode<Recipe>(in.codes(b, row, col), in.scales(b, row / height, col / width)));
   } else {
     detail::FP8WIRE_CG::dequantize_on_host<Recipe, Out>({in.codes, in.scales, out}, run, body);
   }

@@ -24,8 +24,10 @@ constexpr void expect_pair(const matrix_view<const In>& in, const const_pair_vie
   expect_equal(pair.codes.rows, in.rows, "codes: rows differ from the weights");
   expect_equal(pair.codes.cols, in.cols, "codes: columns differ from the weights");
   expect_equal(pair.scales.batch, in.batch, "scales: batch differs from the weights");
-  expect_equal(pair.scales.rows, scale_rows<typename Recipe::block>(in.rows), "scales: rows differ from the block grid");
-  expect_equal(pair.scales.cols, scale_cols<typename Recipe::block>(in.cols), "scales: columns differ from the block grid");
+  expect_equal(pair.scales.rows, scale_rows<typename Recipe::block>(in.rows),
+               "scales: rows differ from the block grid");
+  expect_equal(pair.scales.cols, scale_cols<typename Recipe::block>(in.cols),
+               "scales: columns differ from the block grid");
 }
 
 constexpr void expect_floor(float amax_floor) {

@@ -36,7 +36,9 @@ template <any_recipe Recipe, class In> struct avx2 {
         vector low = load(block->maxima), high = load(block->maxima + 32);
         if constexpr (See) see128(fixed, seen + col, seen + hint(col, ahead, cols, jump), low, high);
         if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
-        if constexpr (Cast) cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump), codes + col);
+        if constexpr (Cast)
+          cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump),
+                               codes + col);
       }
     }
     for (; col < cols; ++block) {
@@ -44,7 +46,9 @@ template <any_recipe Recipe, class In> struct avx2 {
       vector low = load(block->maxima), high = load(block->maxima + 32);
       for (; col + 128 <= end; col += 128) {
         if constexpr (See) see128(fixed, seen + col, seen + hint(col, ahead, cols, jump), low, high);
-        if constexpr (Cast) cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump), codes + col);
+        if constexpr (Cast)
+          cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump),
+                               codes + col);
       }
       for (; col + 32 <= end; col += 32) {
         if constexpr (See) see32(fixed, seen + col, low, high);
@@ -101,10 +105,12 @@ template <any_recipe Recipe, class In> struct avx2 {
   /// mantissa, so that a code is the magnitude less the scale's exponent, rounded to three bits. Returns how many blocks are
   /// done: all, or those before eight that hold an amax outside [least, steps.most), which take another way.
   template <bool Stream>
-  FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 octaves(const In* from, u8* codes, e8m0* scales, i64 blocks, int least) noexcept {
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 octaves(const In* from, u8* codes, e8m0* scales, i64 blocks,
+                                                   int least) noexcept {
     const constants fixed = make_constants();
     const vector ulp = hidden(_mm256_set1_epi16(1)), bias = bytes(40), top = bytes(element::max_code);
-    const __m128i below = _mm_set1_epi16(static_cast<short>(least)), above = _mm_set1_epi16(static_cast<short>(steps.most - 1));
+    const __m128i below = _mm_set1_epi16(static_cast<short>(least)),
+                  above = _mm_set1_epi16(static_cast<short>(steps.most - 1));
     i64 block = 0;
     for (; block + 8 <= blocks; block += 8, from += 256, codes += 256) {
       prefetch128<3>(from + ahead), prefetch128<3>(from + ahead + 128);
@@ -117,8 +123,9 @@ template <any_recipe Recipe, class In> struct avx2 {
       const __m128i amax = _mm_max_epu16(_mm_unpacklo_epi64(e, f), _mm_unpackhi_epi64(e, f));
       const __m128i odd = _mm_or_si128(_mm_cmpgt_epi16(below, amax), _mm_cmpgt_epi16(amax, above));
       if (__builtin_expect(!_mm_testz_si128(odd, odd), 0)) break;
-      const __m128i byte = _mm_add_epi16(_mm_srli_epi16(_mm_add_epi16(amax, _mm_set1_epi16(static_cast<short>(steps.raise))), 7),
-                                         _mm_set1_epi16(static_cast<short>(steps.offset)));
+      const __m128i byte =
+          _mm_add_epi16(_mm_srli_epi16(_mm_add_epi16(amax, _mm_set1_epi16(static_cast<short>(steps.raise))), 7),
+                        _mm_set1_epi16(static_cast<short>(steps.offset)));
       _mm_storel_epi64(reinterpret_cast<__m128i*>(scales + block), _mm_packus_epi16(byte, byte));
       // Codes come out 40 too large, so that 1 ... 47 tells the subnormal ones, which lose bits, from zeros.
       const __m128i shift = _mm_slli_epi16(_mm_sub_epi16(byte, _mm_set1_epi16(12)), 7);
@@ -180,13 +187,17 @@ template <any_recipe Recipe, class In> struct avx2 {
     asm("" : "+x"(value));
     return value;
   }
-  FP8WIRE_AVX2_INLINE static vector bytes(int value) noexcept { return hidden(_mm256_set1_epi8(static_cast<char>(value))); }
+  FP8WIRE_AVX2_INLINE static vector bytes(int value) noexcept {
+    return hidden(_mm256_set1_epi8(static_cast<char>(value)));
+  }
   FP8WIRE_AVX2_INLINE static constants make_constants() noexcept {
     constants made;
     if constexpr (sizeof(In) == 2) made.magnitude = hidden(_mm256_set1_epi16(0x7FFF));
     else made.magnitude = hidden(_mm256_set1_epi32(0x7FFFFFFF));
-    made.split = hidden(_mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
-    made.nibble = bytes(15), made.raise = bytes(0xE0), made.field = bytes(0x7F), made.one = bytes(1), made.sign = bytes(0x80);
+    made.split =
+        hidden(_mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
+    made.nibble = bytes(15), made.raise = bytes(0xE0), made.field = bytes(0x7F), made.one = bytes(1),
+    made.sign = bytes(0x80);
     return made;
   }
   FP8WIRE_AVX2_INLINE static __m256 ieee_result(__m256 value) noexcept {
@@ -207,12 +218,14 @@ template <any_recipe Recipe, class In> struct avx2 {
       high = _mm256_max_epu32(high, _mm256_and_si256(load(from + 24), fixed.magnitude));
     }
   }
-  FP8WIRE_AVX2_INLINE static void see128(const constants& fixed, const In* from, const In* next, vector& low, vector& high) noexcept {
+  FP8WIRE_AVX2_INLINE static void see128(const constants& fixed, const In* from, const In* next, vector& low,
+                                         vector& high) noexcept {
     prefetch128<3>(next);
     see32(fixed, from, low, high), see32(fixed, from + 32, low, high);
     see32(fixed, from + 64, low, high), see32(fixed, from + 96, low, high);
   }
-  FP8WIRE_AVX2_INLINE static void see_tail(const constants& fixed, const In* from, i64 count, vector& low, vector& high) noexcept {
+  FP8WIRE_AVX2_INLINE static void see_tail(const constants& fixed, const In* from, i64 count, vector& low,
+                                           vector& high) noexcept {
     In padded[32] = {};
     __builtin_memcpy(padded, from, sizeof(In) * static_cast<std::size_t>(count));
     see32(fixed, padded, low, high);
@@ -259,8 +272,10 @@ template <any_recipe Recipe, class In> struct avx2 {
     else image = _mm256_mul_ps(magnitude, operand);
     image = ieee_result(image);
     const __m256 lowest = _mm256_set1_ps(float_of(static_cast<u32>(128 - element::shape.bias) << 23));
-    const __m256 power = _mm256_max_ps(as_float(_mm256_and_si256(as_bits(image), _mm256_set1_epi32(0x7F800000))), lowest);
-    const __m256 sum = _mm256_fmadd_ps(power, _mm256_set1_ps(float_of(static_cast<u32>(127 + dropped_bits) << 23)), image);
+    const __m256 power =
+        _mm256_max_ps(as_float(_mm256_and_si256(as_bits(image), _mm256_set1_epi32(0x7F800000))), lowest);
+    const __m256 sum =
+        _mm256_fmadd_ps(power, _mm256_set1_ps(float_of(static_cast<u32>(127 + dropped_bits) << 23)), image);
     const vector code = _mm256_add_epi32(as_bits(sum), _mm256_srli_epi32(as_bits(power), dropped_bits));
     return _mm256_and_si256(code, _mm256_set1_epi32(0xFFFF));
   }
@@ -288,17 +303,21 @@ template <any_recipe Recipe, class In> struct avx2 {
   struct lookup {
     vector rounding, exponent, below;
   };
-  FP8WIRE_AVX2_INLINE static vector twice(const u8* entries) noexcept { return _mm256_broadcastsi128_si256(load_half(entries)); }
+  FP8WIRE_AVX2_INLINE static vector twice(const u8* entries) noexcept {
+    return _mm256_broadcastsi128_si256(load_half(entries));
+  }
 
   /// 32 BF16 elements by the block's table. `least` keeps the smallest half exponent field less one, zero counting as 255.
-  FP8WIRE_AVX2_INLINE static vector look_up32(const constants& fixed, const lookup& table, const In* from, vector& least) noexcept {
+  FP8WIRE_AVX2_INLINE static vector look_up32(const constants& fixed, const lookup& table, const In* from,
+                                              vector& least) noexcept {
     // Lanes hold elements 0-7|16-23 and 8-15|24-31: after the unpacking of halves, bytes lie in order.
     const vector even = _mm256_inserti128_si256(_mm256_castsi128_si256(load_half(from)), load_half(from + 16), 1);
     const vector odd = _mm256_inserti128_si256(_mm256_castsi128_si256(load_half(from + 8)), load_half(from + 24), 1);
     const vector a = _mm256_shuffle_epi8(minus_zero_flushed(even), fixed.split);
     const vector b = _mm256_shuffle_epi8(minus_zero_flushed(odd), fixed.split);
     const vector low = _mm256_unpacklo_epi64(a, b), high = _mm256_unpackhi_epi64(a, b);
-    const vector rounding = _mm256_shuffle_epi8(table.rounding, _mm256_and_si256(_mm256_srli_epi16(low, 3), fixed.nibble));
+    const vector rounding =
+        _mm256_shuffle_epi8(table.rounding, _mm256_and_si256(_mm256_srli_epi16(low, 3), fixed.nibble));
     const vector step = _mm256_or_si256(_mm256_srli_epi16(_mm256_avg_epu8(low, rounding), 3), fixed.raise);
     const vector field = _mm256_and_si256(high, fixed.field);
     least = _mm256_min_epu8(least, _mm256_sub_epi8(field, fixed.one));
@@ -311,12 +330,13 @@ template <any_recipe Recipe, class In> struct avx2 {
   }
 
   template <bool Stream, bool Again>
-  FP8WIRE_AVX2_INLINE static void cast128(const constants& fixed, const block_state& block, const In* from, const In* next,
-                                          u8* codes) noexcept {
+  FP8WIRE_AVX2_INLINE static void cast128(const constants& fixed, const block_state& block, const In* from,
+                                          const In* next, u8* codes) noexcept {
     prefetch128<Again ? 0 : 3>(next);
     if constexpr (facts::table) {
       if (__builtin_expect(!block.tabled, 0)) return cast_cold<Stream>(block, from, codes);
-      const lookup table = {twice(block.rounding), twice(block.exponent), _mm256_set1_epi8(static_cast<char>(block.below))};
+      const lookup table = {twice(block.rounding), twice(block.exponent),
+                            _mm256_set1_epi8(static_cast<char>(block.below))};
       vector least = _mm256_set1_epi8(-1);
       const vector a = look_up32(fixed, table, from, least), b = look_up32(fixed, table, from + 32, least);
       const vector c = look_up32(fixed, table, from + 64, least), d = look_up32(fixed, table, from + 96, least);
@@ -331,15 +351,16 @@ template <any_recipe Recipe, class In> struct avx2 {
     }
   }
   FP8WIRE_AVX2_INLINE static __m128i maxima8(const constants& fixed, const In* from) noexcept {
-    const vector both = _mm256_max_epu16(_mm256_and_si256(load(from), fixed.magnitude), _mm256_and_si256(load(from + 16), fixed.magnitude));
+    const vector both = _mm256_max_epu16(_mm256_and_si256(load(from), fixed.magnitude),
+                                         _mm256_and_si256(load(from + 16), fixed.magnitude));
     return _mm_max_epu16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
   }
   FP8WIRE_AVX2_INLINE static __m128i pair_max(__m128i a, __m128i b) noexcept {
     return _mm_max_epu16(_mm_unpacklo_epi16(a, b), _mm_unpackhi_epi16(a, b));
   }
   template <bool Stream, int First>
-  FP8WIRE_AVX2_INLINE static void octaves128(const constants& fixed, vector ulp, vector bias, vector top, vector less, const In* from,
-                                             u8* codes, const e8m0* scales) noexcept {
+  FP8WIRE_AVX2_INLINE static void octaves128(const constants& fixed, vector ulp, vector bias, vector top, vector less,
+                                             const In* from, u8* codes, const e8m0* scales) noexcept {
     vector least = _mm256_set1_epi8(-1);
     const vector a = octaves32<First>(fixed, ulp, bias, top, less, from, least);
     const vector b = octaves32<First + 1>(fixed, ulp, bias, top, less, from + 32, least);
@@ -350,10 +371,11 @@ template <any_recipe Recipe, class In> struct avx2 {
     store<Stream>(codes, a), store<Stream>(codes + 32, b), store<Stream>(codes + 64, c), store<Stream>(codes + 96, d);
   }
   template <int Block>
-  FP8WIRE_AVX2_INLINE static vector octaves32(const constants& fixed, vector ulp, vector bias, vector top, vector less, const In* from,
-                                              vector& least) noexcept {
+  FP8WIRE_AVX2_INLINE static vector octaves32(const constants& fixed, vector ulp, vector bias, vector top, vector less,
+                                              const In* from, vector& least) noexcept {
     const vector even = minus_zero_flushed(load(from)), odd = minus_zero_flushed(load(from + 16));
-    const vector own = _mm256_shuffle_epi8(less, _mm256_set1_epi16(static_cast<short>((2 * Block + 1) << 8 | 2 * Block)));
+    const vector own =
+        _mm256_shuffle_epi8(less, _mm256_set1_epi16(static_cast<short>((2 * Block + 1) << 8 | 2 * Block)));
     const vector low = octaves16(fixed, ulp, even, own), high = octaves16(fixed, ulp, odd, own);
     const vector raised = _mm256_packus_epi16(low, high);
     least = _mm256_min_epu8(least, _mm256_sub_epi8(raised, fixed.one));
@@ -363,10 +385,12 @@ template <any_recipe Recipe, class In> struct avx2 {
   }
   FP8WIRE_AVX2_INLINE static vector octaves16(const constants& fixed, vector ulp, vector bits, vector less) noexcept {
     const vector odd = _mm256_and_si256(_mm256_srli_epi16(bits, 4), ulp);
-    return _mm256_srli_epi16(_mm256_add_epi16(_mm256_subs_epu16(_mm256_and_si256(bits, fixed.magnitude), less), odd), 4);
+    return _mm256_srli_epi16(_mm256_add_epi16(_mm256_subs_epu16(_mm256_and_si256(bits, fixed.magnitude), less), odd),
+                             4);
   }
   template <bool Stream>
-  FP8WIRE_AVX2 __attribute__((noinline, cold)) static void octaves_cold(const In* from, u8* codes, const e8m0* scales) noexcept {
+  FP8WIRE_AVX2 __attribute__((noinline, cold)) static void octaves_cold(const In* from, u8* codes,
+                                                                        const e8m0* scales) noexcept {
     alignas(32) u8 some[128];
     for (int block = 0; block < 4; ++block) {
       const float operand = facts::op == element_op::divide ? to_float(scales[block]) : reciprocal(scales[block]);
@@ -375,16 +399,11 @@ template <any_recipe Recipe, class In> struct avx2 {
     for (int i = 0; i < 128; i += 32) store<Stream>(codes + i, load(some + i));
   }
   template <bool Stream>
-  FP8WIRE_AVX2 __attribute__((noinline, cold)) static void cast_cold(const block_state& block, const In* from, u8* codes) noexcept {
+  FP8WIRE_AVX2 __attribute__((noinline, cold)) static void cast_cold(const block_state& block, const In* from,
+                                                                     u8* codes) noexcept {
     alignas(32) u8 some[128];
-    cast_some(block, from, some, 128);
+    cast_some<avx2>(block, from, some, 128);
     for (int i = 0; i < 128; i += 32) store<Stream>(codes + i, load(some + i));
-  }
-  FP8WIRE_AVX2_INLINE static void cast_some(const block_state& block, const In* from, u8* codes, i64 count) noexcept {
-    if constexpr (facts::direct) {
-      if (block.how == cast_how::direct) return cast_direct(from, codes, count, block.operand);
-    }
-    cast_by_reference<Recipe, In>(from, codes, count, block.operand);
   }
   template <bool Stream>
   FP8WIRE_AVX2_INLINE static void cast_few(const block_state& block, const In* from, u8* codes, i64 count) noexcept {
@@ -392,7 +411,7 @@ template <any_recipe Recipe, class In> struct avx2 {
       if (count == 32 && block.how == cast_how::direct)
         return store<Stream>(codes, cast32(from, _mm256_set1_ps(block.operand)));
     }
-    cast_some(block, from, codes, count);
+    cast_some<avx2>(block, from, codes, count);
   }
 };
 

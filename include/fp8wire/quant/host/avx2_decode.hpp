@@ -27,7 +27,8 @@ template <any_recipe Recipe, class Out> struct avx2_decode {
       const i64 end = cols - col < block_cols ? cols : col + block_cols;
       for (; col + 128 <= end; col += 128) {
         __builtin_prefetch(codes + col + 2048, 0, 3), __builtin_prefetch(codes + col + 2112, 0, 3);
-        if (facts::table && __builtin_expect(block->tabled, 1)) look_up128<Stream>(fixed, *block, codes + col, out + col);
+        if (facts::table && __builtin_expect(block->tabled, 1))
+          look_up128<Stream>(fixed, *block, codes + col, out + col);
         else multiply<Stream>(*block, codes + col, out + col, 128);
       }
       for (; col + 32 <= end; col += 32) multiply<Stream>(*block, codes + col, out + col, 32);
@@ -62,11 +63,13 @@ template <any_recipe Recipe, class Out> struct avx2_decode {
 
   /// 128 BF16 weights: a mantissa's or a subnormal code's entry, plus the exponent.
   template <bool Stream>
-  FP8WIRE_AVX2_INLINE static void look_up128(const constants& fixed, const decode_state& block, const u8* codes, Out* out) noexcept {
+  FP8WIRE_AVX2_INLINE static void look_up128(const constants& fixed, const decode_state& block, const u8* codes,
+                                             Out* out) noexcept {
     const vector a = load(codes), b = load(codes + 32), c = load(codes + 64), d = load(codes + 96);
     // A NaN code is the largest magnitude. All or nothing: a streamed line must not be touched again.
-    const vector most = _mm256_max_epu8(_mm256_max_epu8(_mm256_and_si256(a, fixed.magnitude), _mm256_and_si256(b, fixed.magnitude)),
-                                        _mm256_max_epu8(_mm256_and_si256(c, fixed.magnitude), _mm256_and_si256(d, fixed.magnitude)));
+    const vector most =
+        _mm256_max_epu8(_mm256_max_epu8(_mm256_and_si256(a, fixed.magnitude), _mm256_and_si256(b, fixed.magnitude)),
+                        _mm256_max_epu8(_mm256_and_si256(c, fixed.magnitude), _mm256_and_si256(d, fixed.magnitude)));
     if (__builtin_expect(_mm256_movemask_epi8(_mm256_cmpeq_epi8(most, fixed.magnitude)) != 0, 0))
       return multiply<Stream>(block, codes, out, 128);
     const vector low = twice(block.low), high = twice(block.high);
@@ -74,7 +77,8 @@ template <any_recipe Recipe, class Out> struct avx2_decode {
     look_up32<Stream>(fixed, low, high, c, out + 64), look_up32<Stream>(fixed, low, high, d, out + 96);
   }
   template <bool Stream>
-  FP8WIRE_AVX2_INLINE static void look_up32(const constants& fixed, vector low, vector high, vector codes, Out* out) noexcept {
+  FP8WIRE_AVX2_INLINE static void look_up32(const constants& fixed, vector low, vector high, vector codes,
+                                            Out* out) noexcept {
     const vector code = _mm256_permute4x64_epi64(codes, 0xD8);  // so that unpacking in halves leaves the order
     const vector field = _mm256_and_si256(code, fixed.field);
     const vector subnormal = _mm256_and_si256(_mm256_cmpeq_epi8(field, _mm256_setzero_si256()), fixed.eight);
@@ -82,14 +86,16 @@ template <any_recipe Recipe, class Out> struct avx2_decode {
     const vector lows = _mm256_shuffle_epi8(low, index);
     const vector highs = _mm256_or_si256(_mm256_shuffle_epi8(high, index), _mm256_and_si256(code, fixed.sign));
     const vector zero = _mm256_setzero_si256();
-    store<Stream>(out, _mm256_add_epi16(_mm256_unpacklo_epi8(lows, highs), _mm256_slli_epi16(_mm256_unpacklo_epi8(field, zero), 4)));
-    store<Stream>(out + 16,
-                  _mm256_add_epi16(_mm256_unpackhi_epi8(lows, highs), _mm256_slli_epi16(_mm256_unpackhi_epi8(field, zero), 4)));
+    store<Stream>(out, _mm256_add_epi16(_mm256_unpacklo_epi8(lows, highs),
+                                        _mm256_slli_epi16(_mm256_unpacklo_epi8(field, zero), 4)));
+    store<Stream>(out + 16, _mm256_add_epi16(_mm256_unpackhi_epi8(lows, highs),
+                                             _mm256_slli_epi16(_mm256_unpackhi_epi8(field, zero), 4)));
   }
 
   /// `count` weights, a multiple of 32, as FP32 products.
   template <bool Stream>
-  FP8WIRE_AVX2 FP8WIRE_NOINLINE static void multiply(const decode_state& block, const u8* codes, Out* out, i64 count) noexcept {
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static void multiply(const decode_state& block, const u8* codes, Out* out,
+                                                     i64 count) noexcept {
     if (__builtin_expect(!block.finite, 0)) return not_finite<Stream>(block, codes, out, count);
     const __m256 scale = _mm256_set1_ps(block.scale);
     for (i64 i = 0; i < count; i += 16) {
@@ -120,12 +126,13 @@ template <any_recipe Recipe, class Out> struct avx2_decode {
     return _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd), 16);
   }
   template <bool Stream>
-  FP8WIRE_AVX2 __attribute__((noinline, cold)) static void not_finite(const decode_state& block, const u8* codes, Out* out,
-                                                                      i64 count) noexcept {
+  FP8WIRE_AVX2 __attribute__((noinline, cold)) static void not_finite(const decode_state& block, const u8* codes,
+                                                                      Out* out, i64 count) noexcept {
     alignas(32) Out some[128];
     decode_by_reference<Recipe, Out>(codes, some, count, block.scale);
     constexpr i64 lanes = 32 / static_cast<i64>(sizeof(Out));
-    for (i64 i = 0; i < count; i += lanes) store<Stream>(out + i, _mm256_load_si256(reinterpret_cast<const vector*>(some + i)));
+    for (i64 i = 0; i < count; i += lanes)
+      store<Stream>(out + i, _mm256_load_si256(reinterpret_cast<const vector*>(some + i)));
   }
 };
 

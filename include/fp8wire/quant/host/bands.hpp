@@ -60,7 +60,8 @@ template <class Kernel> struct bands {
     block_state blocks[panel_blocks];
     __builtin_memset(blocks, 0, sizeof blocks);
     const i64 block_cols = block_extent(recipe::block::cols, work.in.cols);
-    const i64 most = block_cols > panel_cols ? 1 : (panel_cols / block_cols < panel_blocks ? panel_cols / block_cols : panel_blocks);
+    const i64 most =
+        block_cols > panel_cols ? 1 : (panel_cols / block_cols < panel_blocks ? panel_cols / block_cols : panel_blocks);
     bool bad = false;
     const i64 panels = ceil_div(work.scales.cols, most);
     const auto panel_at = [&](i64 index) {
@@ -95,8 +96,9 @@ template <class Kernel> struct bands {
       const i64 floor = (static_cast<i64>(f32::magnitude(bits_of(work.amax_floor))) + 0xFFFF) >> 16;
       const int least = floor > Kernel::steps.least ? static_cast<int>(floor) : Kernel::steps.least;
       while (work.scales.col_stride == 1 && !work.is_delta() && where.blocks >= 8 && where.cols % 32 == 0) {
-        const i64 done = Kernel::template octaves<Stream>(row_at(work, work.in, band, 0) + where.col, row_at(work, work.codes, band, 0) + where.col,
-                                                          &work.scales(b, row_index, where.block_col), where.blocks, least);
+        const i64 done = Kernel::template octaves<Stream>(
+            row_at(work, work.in, band, 0) + where.col, row_at(work, work.codes, band, 0) + where.col,
+            &work.scales(b, row_index, where.block_col), where.blocks, least);
         where = after(where, done);
         if (where.blocks < 8) break;
         panel odd = where;
@@ -116,7 +118,8 @@ template <class Kernel> struct bands {
     const i64 cols = blocks * where.block_cols;
     return {where.col + cols, where.cols - cols, where.block_cols, where.block_col + blocks, where.blocks - blocks};
   }
-  template <bool Stream> static bool see_and_cast(const job& work, const panel& where, i64 band, block_state* blocks) noexcept {
+  template <bool Stream> static bool see_and_cast(const job& work, const panel& where, i64 band,
+                                                  block_state* blocks) noexcept {
     row<true, false, Stream>(work, where, band, 0, blocks);
     const bool bad = finish(work, where, band, blocks);
     row<false, true, Stream>(work, where, band + 1, 0, blocks);
@@ -163,7 +166,8 @@ template <class Kernel> struct bands {
     for (i64 i = 0; i < where.blocks; ++i) {
       const i64 block_col = where.block_col + i;
       bool vectors = true;
-      const u32 amax = block_amax(work, b, block_row, block_col, as_loaded(Kernel::take_largest(blocks[i])), vectors, bad);
+      const u32 amax =
+          block_amax(work, b, block_row, block_col, as_loaded(Kernel::take_largest(blocks[i])), vectors, bad);
       const auto scale = reference::block_scale<recipe, input>(amax, work.amax_floor);
       work.scales(b, block_row, block_col) = scale.stored;
       setup::prepare(blocks[i], amax, scale.operand, vectors, octave_filler{});
@@ -173,24 +177,27 @@ template <class Kernel> struct bands {
 
   /// The FP32 magnitude with which an element of magnitude bits `largest` enters the recipe.
   static u32 as_loaded(u32 largest) noexcept {
-    if constexpr (std::same_as<input, float>) return f32::magnitude(bits_of(reference::load<recipe>(float_of(largest))));
+    if constexpr (std::same_as<input, float>)
+      return f32::magnitude(bits_of(reference::load<recipe>(float_of(largest))));
     else return bits_of(to_float(input{static_cast<u16>(largest)}));
   }
 
   /// The maximum that the rule is given. Where NaN, Inf or a padded edge take part, the definition says what it is, and
   /// blocks with NaN or Inf are not for vectors.
-  static u32 block_amax(const job& work, i64 b, i64 block_row, i64 block_col, u32 largest, bool& vectors, bool& bad) noexcept {
+  static u32 block_amax(const job& work, i64 b, i64 block_row, i64 block_col, u32 largest, bool& vectors,
+                        bool& bad) noexcept {
     bool plain = f32::is_finite(largest);
     if constexpr (recipe::num.edge == edge_pad::last_element) {
-      const i64 rows = work.in.rows - block_row * work.band_rows(), width = block_extent(recipe::block::cols, work.in.cols);
+      const i64 rows = work.in.rows - block_row * work.band_rows(),
+                width = block_extent(recipe::block::cols, work.in.cols);
       const bool ragged = rows < work.band_rows() || work.in.cols - block_col * width < width;
       plain = plain && !ragged;
     }
     if (plain) return largest;
     const auto matrix = work.in.slice_of(b);
     bool nonfinite = false;
-    const u32 amax =
-        reference::block_amax<recipe, input>(matrix, reference::block_area<recipe, input>(matrix, block_row, block_col), nonfinite);
+    const u32 amax = reference::block_amax<recipe, input>(
+        matrix, reference::block_area<recipe, input>(matrix, block_row, block_col), nonfinite);
     vectors = !nonfinite;
     bad |= nonfinite;
     return amax;

@@ -16,17 +16,17 @@ namespace detail {
 /// How elements that the table does not cover are cast.
 enum class cast_how : u8 {
   reference,  // one by one, by the definition
-  direct      // vectors of FP32: the rule's multiplication or division, then rounding
+  direct  // vectors of FP32: the rule's multiplication or division, then rounding
 };
 
 struct alignas(64) block_state {
-  u8 maxima[64];         // magnitude bits, arranged as the kernel likes; zero between bands
-  u8 rounding[16];       // octave folded: what sixteen groups of eight mantissas add before the shift that rounds
-  u8 exponent[16];       // what to subtract, by half the exponent field counted from `below`
-  u8 below;              // half exponent fields up to this one lie below the normal codes
-  bool tabled;           // rounding, exponent, below and octave are filled
+  u8 maxima[64];  // magnitude bits, arranged as the kernel likes; zero between bands
+  u8 rounding[16];  // octave folded: what sixteen groups of eight mantissas add before the shift that rounds
+  u8 exponent[16];  // what to subtract, by half the exponent field counted from `below`
+  u8 below;  // half exponent fields up to this one lie below the normal codes
+  bool tabled;  // rounding, exponent, below and octave are filled
   cast_how how;
-  u16 first;             // exponent field of `octave`, even
+  u16 first;  // exponent field of `octave`, even
   float operand;
   alignas(64) u8 octave[128];  // codes of the 128 mantissas at exponent field `first`
 };
@@ -71,10 +71,11 @@ template <any_recipe Recipe, class In> struct block_setup {
     // Larger ones could lift a subnormal element, which this rule flushes, above zero.
     if (facts::op == element_op::multiply_flushed && operand_bits > bits_of(0x1p64f)) return;
     const float top = rule::apply(float_of(amax), operand);
-    // Below 2^100 the vector code's sums cannot overflow; saturation brings the codes back into range.
-    if (bits_of(top) >= bits_of(0x1p100f)) return;
+    // Up to here codes count on within a byte, and saturation brings them back.
+    if (bits_of(top) >= bits_of(0x1p20f)) return;
     if constexpr (facts::minifloat_element) {
-      if (element::policy.beyond_largest == cast_policy::overflow::special && element::encode(top) > element::max_code) return;
+      if (element::policy.beyond_largest == cast_policy::overflow::special && element::encode(top) > element::max_code)
+        return;
     }
     if constexpr (facts::direct) state.how = cast_how::direct;
     if constexpr (facts::table) tabulate(state, amax, bits_of(top), fill);
@@ -87,7 +88,8 @@ template <any_recipe Recipe, class In> struct block_setup {
     if (amax_field < 40 || amax_field > 230) return;
     if (top > bits_of(464.0f)) return;  // the table does not saturate; up to here 448 is the nearest
     // The rule commutes with powers of two here, so that this field's values are normal codes and the one below's are not all.
-    const int unit_field = static_cast<int>(bits_of(rule::apply(float_of(amax & f32::exponent_mask), state.operand)) >> 23);
+    const int unit_field =
+        static_cast<int>(bits_of(rule::apply(float_of(amax & f32::exponent_mask), state.operand)) >> 23);
     if (unit_field < 40) return;
     const int first = (amax_field - (unit_field - smallest_normal) + 1) & ~1;
     const int below = first / 2 - 1;
@@ -115,6 +117,15 @@ template <any_recipe Recipe, class In> struct block_setup {
 template <any_recipe Recipe, class In>
 FP8WIRE_NOINLINE void cast_by_reference(const In* from, u8* codes, i64 count, float operand) noexcept {
   for (i64 i = 0; i < count; ++i) codes[i] = reference::encode<Recipe, In>(from[i], operand);
+}
+
+/// Codes of `count` elements without the table: the odd ends of rows, and blocks that the table does not serve.
+template <class Kernel, class In> void cast_some(const block_state& block, const In* from, u8* codes,
+                                                 i64 count) noexcept {
+  if constexpr (Kernel::facts::direct) {
+    if (block.how == cast_how::direct) return Kernel::cast_direct(from, codes, count, block.operand);
+  }
+  cast_by_reference<typename Kernel::recipe, In>(from, codes, count, block.operand);
 }
 
 }  // namespace FP8WIRE_CG

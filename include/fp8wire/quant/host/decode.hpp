@@ -11,7 +11,7 @@ namespace detail {
 struct alignas(64) decode_state {
   u8 low[16], high[16];  // BF16 weights of the eight mantissas, less their exponent, and of the eight subnormal codes
   float scale;
-  bool tabled, finite;   // finite: vectors multiply; otherwise the definition does
+  bool tabled, finite;  // finite: vectors multiply; otherwise the definition does
 };
 
 template <any_recipe Recipe, class Out> struct decode_job {
@@ -25,8 +25,8 @@ template <any_recipe Recipe, class Out> struct decode_job {
 template <any_recipe Recipe, class Out> struct decode_facts {
   static constexpr bool bare_e4m3 = host_facts<Recipe, bf16>::bare_e4m3;
   static constexpr bool table = std::same_as<Out, bf16> && host_facts<Recipe, bf16>::large_block;
-  static constexpr bool served = bare_e4m3 && !std::same_as<Out, fp16> &&
-                                 (Recipe::block::cols == whole || Recipe::block::cols % 32 == 0);
+  static constexpr bool served =
+      bare_e4m3 && !std::same_as<Out, fp16> && (Recipe::block::cols == whole || Recipe::block::cols % 32 == 0);
 };
 
 namespace FP8WIRE_CG {

@@ -5,7 +5,9 @@
 #include <fp8wire/core/executor.hpp>
 #include <fp8wire/quant/host/avx2.hpp>
 #include <fp8wire/quant/host/avx2_decode.hpp>
+#include <fp8wire/quant/host/avx512.hpp>
 #include <fp8wire/quant/host/bands.hpp>
+#include <fp8wire/quant/host/portable.hpp>
 
 FP8WIRE_ABI_BEGIN
 namespace detail {
@@ -24,12 +26,14 @@ class raised_flag {
 };
 
 /// Bands in one piece of work: all of them where one thread runs, else a few pieces a thread, so that a slow one is helped.
-template <class Executor> constexpr i64 bands_per_piece(const Executor& run, i64 bands, i64 elements_per_band) noexcept {
+template <class Executor> constexpr i64 bands_per_piece(const Executor& run, i64 bands,
+                                                        i64 elements_per_band) noexcept {
   i64 threads = 16;
   if constexpr (requires { run.concurrency(); }) threads = run.concurrency();
   if (threads <= 1) return bands;
   constexpr i64 least = i64{1} << 18;  // elements that hide what starting a piece costs
-  const i64 share = ceil_div(bands, 4 * threads), enough = ceil_div(least, elements_per_band > 0 ? elements_per_band : 1);
+  const i64 share = ceil_div(bands, 4 * threads),
+            enough = ceil_div(least, elements_per_band > 0 ? elements_per_band : 1);
   return share > enough ? share : enough;
 }
 
@@ -50,18 +54,47 @@ template <any_recipe Recipe, class In> struct quantize_piece {
  private:
   bool quantize(i64 first, i64 last) const noexcept {
     if constexpr (host_facts<Recipe, In>::served) {
-      if (job.in.col_stride == 1 && job.codes.col_stride == 1) {
+      const bool neighbours = job.in.col_stride == 1 && job.codes.col_stride == 1;
+      if (neighbours && (!job.is_delta() || (job.before.col_stride == 1 && job.changed.col_stride == 1))) {
         const exact_mode mode;
 #if defined(FP8WIRE_AVX2)
+        if (body == isa::avx512) return FP8WIRE_CG::bands<avx512<Recipe, In>>::run(job, first, last);
         if (body == isa::avx2) return FP8WIRE_CG::bands<avx2<Recipe, In>>::run(job, first, last);
 #endif
+        // Without a multiplication or a division to do in vectors it would be the definition in disguise.
+        if constexpr (host_facts<Recipe, In>::direct) {
+          if (body == isa::portable) return FP8WIRE_CG::bands<portable<Recipe, In>>::run(job, first, last);
+        }
       }
     }
     bool nonfinite = false;
-    for (i64 band = first; band < last; ++band) {
-      const i64 b = band / job.scales.rows;
-      nonfinite |= reference::quantize_block_row<Recipe, In>(job.in.slice_of(b), band % job.scales.rows, job.codes.slice_of(b),
-                                                             job.scales.slice_of(b), job.amax_floor);
+    for (i64 band = first; band < last; ++band)
+      nonfinite |= by_definition(band / job.scales.rows, band % job.scales.rows);
+    return nonfinite;
+  }
+
+  bool by_definition(i64 b, i64 block_row) const noexcept {
+    const auto codes = job.codes.slice_of(b);
+    if (!job.is_delta())
+      return reference::quantize_block_row<Recipe, In>(job.in.slice_of(b), block_row, codes, job.scales.slice_of(b),
+                                                       job.amax_floor);
+    bool nonfinite = false;
+    for (i64 block_col = 0; block_col < job.scales.cols; ++block_col) {
+      const auto in = job.in.slice_of(b);
+      const slice area = reference::block_area<Recipe, In>(in, block_row, block_col);
+      const auto scale =
+          reference::block_scale<Recipe, In>(reference::block_amax<Recipe, In>(in, area, nonfinite), job.amax_floor);
+      job.scales(b, block_row, block_col) = scale.stored;
+      for (i64 row = area.row; row < area.row + area.rows; ++row) {
+        for (i64 col = area.col; col < area.col + area.cols; ++col) {
+          const u8 code = reference::encode<Recipe, In>(in(row, col), scale.operand);
+          u8& bits = job.changed(b, row, col / 8);
+          const int differs = code != job.before(b, row, col) ? 1 : 0;
+          if (col % 8 == 0) bits = 0;
+          bits = static_cast<u8>((bits & ~(1 << (col % 8))) | differs << (col % 8));
+          codes(row, col) = code;
+        }
+      }
     }
     return nonfinite;
   }
@@ -87,7 +120,8 @@ template <any_recipe Recipe, class Out> struct decode_piece {
       if (job.codes.col_stride == 1 && job.out.col_stride == 1) {
         const exact_mode mode;
 #if defined(FP8WIRE_AVX2)
-        if (body == isa::avx2) return decode_bands<avx2_decode<Recipe, Out>>::run(job, first, last);
+        if (body == isa::avx2 || body == isa::avx512)
+          return decode_bands<avx2_decode<Recipe, Out>>::run(job, first, last);
 #endif
       }
     }

@@ -23,7 +23,8 @@ template <class Rule> constexpr element_op element_op_of() noexcept {
   constexpr function apply = &Rule::apply;
   if constexpr (requires { requires std::same_as<std::remove_cvref_t<decltype(Rule::policy)>, mx_policy>; }) {
     using operand = mx_policy::operand;
-    if (Rule::policy.element == operand::normal_divisor || Rule::policy.element == operand::divisor) return element_op::divide;
+    if (Rule::policy.element == operand::normal_divisor || Rule::policy.element == operand::divisor)
+      return element_op::divide;
     return Rule::policy.element == operand::flush ? element_op::multiply_flushed : element_op::multiply;
   } else {
     if (apply == &rules::multiplies::apply) return element_op::multiply;

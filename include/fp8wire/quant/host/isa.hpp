@@ -23,8 +23,8 @@ FP8WIRE_ALWAYS_INLINE constexpr bool cpu_has(isa which) noexcept {
 #if defined(FP8WIRE_AVX2)
   if (which == isa::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   if (which == isa::avx512)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vbmi");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi");
 #endif
   return which == isa::scalar || which == isa::portable;
 }
