@@ -44,7 +44,7 @@ template <class Map, class Matrix> struct gathered_matrix {
 };
 
 template <class T> inline void copy(T* dst, const T* src, i64 count) noexcept {
-  __builtin_memcpy(dst, src, static_cast<std::size_t>(count) * sizeof(T));
+  __builtin_memcpy(static_cast<void*>(dst), src, static_cast<std::size_t>(count) * sizeof(T));
 }
 
 /// The columns and rows of `part` in runs of Run columns; part.col is a multiple of Run.
@@ -107,7 +107,7 @@ inline slice move_squares(const From& from, const T* src, const To& to, T* dst, 
         transpose_square(square);
         for (i64 k = 0; k < size; ++k) {
           const i64 at = along_source ? group_at[group] + unit_step[k] : line_at[group * size + k] + line_step;
-          __builtin_memcpy(dst + at, &square[k], sizeof(Line));
+          __builtin_memcpy(static_cast<void*>(dst + at), &square[k], sizeof(Line));
         }
       }
     }
@@ -133,8 +133,8 @@ inline void move_matrix(const From& from, const T* src, const To& to, T* dst, i6
         return move_matrix(from.inner(), src, gathered_matrix<map, To>{to, rows}, dst, rows, cols);
     }
     constexpr i64 bytes = run * static_cast<i64>(sizeof(T)), size = bytes == 1 ? 8 : 4;
-    constexpr bool crossed = (From::col_run >= size * run && To::row_run >= size) ||
-                             (To::col_run >= size * run && From::row_run >= size);
+    constexpr bool crossed =
+        (From::col_run >= size * run && To::row_run >= size) || (To::col_run >= size * run && From::row_run >= size);
     slice moved{};
     if constexpr (crossed && bytes == 1) moved = move_squares<run, 8, u64>(from, src, to, dst, rows, cols);
     if constexpr (crossed && bytes == 4) moved = move_squares<run, 4, word_line>(from, src, to, dst, rows, cols);

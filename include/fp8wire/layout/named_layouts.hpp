@@ -184,10 +184,10 @@ struct up_first_w2 : entry<row_major, row_major> {
 
 template <class... Entries> struct list {};
 
-using all = list<canonical, cublas_128x4, cublas_8x4, cutlass_mn, deepgemm_fp32, deepgemm_ue8m0,            //
-                 te_rowwise, te_rowwise_vector, te_rowwise_mxfp8,                                              //
-                 te_columnwise, te_columnwise_vector, te_columnwise_mxfp8,                                     //
-                 trtllm_mxfp8, trtllm_mxfp8_moe_w13, trtllm_mxfp8_moe_w2,                                      //
+using all = list<canonical, cublas_128x4, cublas_8x4, cutlass_mn, deepgemm_fp32, deepgemm_ue8m0,  //
+                 te_rowwise, te_rowwise_vector, te_rowwise_mxfp8,  //
+                 te_columnwise, te_columnwise_vector, te_columnwise_mxfp8,  //
+                 trtllm_mxfp8, trtllm_mxfp8_moe_w13, trtllm_mxfp8_moe_w2,  //
                  trtllm_fp8_block_w13, trtllm_fp8_block_w2, up_first_w13, up_first_w2>;
 
 namespace detail {

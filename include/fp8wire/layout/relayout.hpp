@@ -9,10 +9,12 @@ FP8WIRE_ABI_BEGIN
 namespace detail {
 
 template <class T> inline void fill(T* data, i64 count, u32 bits) noexcept {
+  static_assert(sizeof(T) <= 4 && std::is_trivially_copyable_v<T>,
+                "relayout: an element of codes or scales is trivially copyable and has at most 4 bytes");
   if constexpr (sizeof(T) == 1) {
-    __builtin_memset(data, static_cast<int>(bits & 0xFF), static_cast<std::size_t>(count));
+    __builtin_memset(static_cast<void*>(data), static_cast<int>(bits & 0xFF), static_cast<std::size_t>(count));
   } else {
-    for (i64 i = 0; i < count; ++i) __builtin_memcpy(data + i, &bits, sizeof(T));
+    for (i64 i = 0; i < count; ++i) __builtin_memcpy(static_cast<void*>(data + i), &bits, sizeof(T));
   }
 }
 
@@ -45,8 +47,8 @@ template <class A, class B> constexpr void expect_same_shape(const A& a, const B
 /// Bytes from the first to the last element of a view.
 template <class T> constexpr i64 span_bytes(const matrix_view<T>& view) noexcept {
   if (view.size() == 0) return 0;
-  const i64 last = (view.batch - 1) * view.batch_stride + (view.rows - 1) * view.row_stride +
-                   (view.cols - 1) * view.col_stride;
+  const i64 last =
+      (view.batch - 1) * view.batch_stride + (view.rows - 1) * view.row_stride + (view.cols - 1) * view.col_stride;
   return (last + 1) * static_cast<i64>(sizeof(T));
 }
 
@@ -77,10 +79,8 @@ void relayout(matrix_view<In> source, laid_out<To, T> target) {
   detail::expect_same_shape(source, target);
   detail::expect_apart(source.data, detail::span_bytes(source), target.data, target.size_bytes());
   const i64 row = source.row_stride, col = source.col_stride;
-  if (col == 1)
-    detail::move_batch(detail::strided_matrix<whole_run>{row, 1}, source.data, source.batch_stride, target);
-  else
-    detail::move_batch(detail::strided_matrix<1>{row, col}, source.data, source.batch_stride, target);
+  if (col == 1) detail::move_batch(detail::strided_matrix<whole_run>{row, 1}, source.data, source.batch_stride, target);
+  else detail::move_batch(detail::strided_matrix<1>{row, col}, source.data, source.batch_stride, target);
 }
 
 /// The way back, into a row-major view with strides; nothing between its rows is written. Crops all padding.
@@ -98,8 +98,7 @@ void relayout(laid_out<From, In> source, matrix_view<T> target) {
     T* out = target.data + b * target.batch_stride;
     if (col == 1)
       detail::move_matrix(from, in, detail::strided_matrix<whole_run>{row, 1}, out, source.rows, source.cols);
-    else
-      detail::move_matrix(from, in, detail::strided_matrix<1>{row, col}, out, source.rows, source.cols);
+    else detail::move_matrix(from, in, detail::strided_matrix<1>{row, col}, out, source.rows, source.cols);
   }
 }
 

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moving between layouts: against one element at a time, with poison where nothing may be read or written.
+#include "oracle.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <string>
+
+#include <fp8wire/layout/deepgemm.hpp>
+#include <fp8wire/layout/relayout.hpp>
+#include <fp8wire/layout/transformer_engine.hpp>
+#include <fp8wire/layout/trtllm.hpp>
+
+using namespace fp8wire;
+
+namespace {
+
+template <class T> T element(i64 number) {
+  const auto mixed = static_cast<u32>(number) * 2654435761u + 12345u;
+  T value{};
+  std::memcpy(&value, &mixed, sizeof(T));
+  return value;
+}
+
+template <class Layout, class T> std::vector<T> padding_of() {
+  const u32 bits = Layout::padding_bits;
+  T value{};
+  std::memcpy(&value, &bits, sizeof(T));
+  return {value};
+}
+
+// A buffer in Layout, one element at a time; padding as given.
+template <class Layout, class T> std::vector<T> laid(i64 batch, i64 rows, i64 cols, T padding) {
+  const typename Layout::mapping m{batch, rows, cols};
+  std::vector<T> out(static_cast<std::size_t>(m.size()), padding);
+  for (i64 b = 0; b < batch; ++b)
+    for (i64 row = 0; row < rows; ++row)
+      for (i64 col = 0; col < cols; ++col)
+        out[static_cast<std::size_t>(m.offset({b, row, col}))] = element<T>((b * rows + row) * cols + col);
+  return out;
+}
+
+constexpr i64 shapes[][3] = {{1, 0, 0},    {0, 32, 4},   {1, 0, 8},    {2, 8, 0},   {1, 1, 1},
+                             {2, 3, 5},    {1, 8, 8},    {2, 32, 4},   {1, 64, 16}, {3, 32, 130},
+                             {2, 128, 16}, {1, 160, 37}, {2, 256, 40}, {1, 130, 9}, {1, 96, 300}};
+
+template <class From, class To, class T> void check_pair() {
+  for (const auto& shape : shapes) {
+    const i64 batch = shape[0], rows = shape[1], cols = shape[2];
+    if (!From::accepts(batch, rows, cols).ok() || !To::accepts(batch, rows, cols).ok()) continue;
+    CAPTURE(From::id);
+    CAPTURE(To::id);
+    CAPTURE(batch);
+    CAPTURE(rows);
+    CAPTURE(cols);
+    const T padding = padding_of<To, T>()[0];
+    const std::vector<T> source = laid<From, T>(batch, rows, cols, static_cast<T>(0x6E));  // poisoned padding
+    const std::vector<T> expected = laid<To, T>(batch, rows, cols, padding);
+    // Old bytes everywhere, and four guards behind the end.
+    std::vector<T> target(expected.size() + 4, static_cast<T>(0x2A));
+    const laid_out<From, const T> from{source.data(), batch, rows, cols};
+    const laid_out<To, T> to{target.data(), batch, rows, cols};
+    relayout(from, to);
+    CHECK(std::vector<T>(target.end() - 4, target.end()) == std::vector<T>(4, static_cast<T>(0x2A)));
+    CHECK(verify_relayout(from, to) == -1);
+    target.resize(expected.size());
+    CHECK(target == expected);
+    if (!target.empty()) {
+      const std::size_t at = target.size() * 2 / 3;
+      target[at] = static_cast<T>(target[at] + 1);
+      CHECK(verify_relayout(from, to) == static_cast<i64>(at));
+    }
+  }
+}
+
+template <class T, class From, class... To> void check_from() { (check_pair<From, To, T>(), ...); }
+template <class T, class... Layouts> void check_all() { (check_from<T, Layouts, Layouts...>(), ...); }
+
+std::string message_of(void (*call)()) {
+  try {
+    call();
+  } catch (const precondition_error& wrong) {
+    return wrong.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("every layout into every other, padding written and never read", T, u8, u16, u32) {
+  check_all<T, row_major, transposed, te_mxfp8_rowwise, te_block_columnwise, packed_ue8m0, swizzle_128x4, swizzle_8x4,
+            block_major_k<128>, trtllm_mxfp8_w13_codes, trtllm_mxfp8_w13_scales, trtllm_fp8_block_codes,
+            mapped_rows<swizzle_8x4, pad_halves<16>, swap_halves>, mapped_rows<transposed, shuffle_rows<16>>>();
+}
+
+TEST_CASE("squares, bands and ragged edges of larger matrices") {
+  for (const auto& shape : {std::pair<i64, i64>{512, 260}, {384, 129}, {290, 515}}) {
+    const i64 rows = shape.first, cols = shape.second;
+    const std::vector<u8> in = laid<row_major, u8>(1, rows, cols, 0);
+    const auto both_ways = [&]<class Layout>() {
+      CAPTURE(Layout::id);
+      std::vector<u8> out(static_cast<std::size_t>(typename Layout::mapping{1, rows, cols}.size()), 0xAA);
+      std::vector<u8> back(in.size(), 0xAA);
+      relayout(dense(in.data(), rows, cols), laid_out<Layout, u8>{out.data(), 1, rows, cols});
+      CHECK(out == laid<Layout, u8>(1, rows, cols, 0));
+      relayout(laid_out<Layout, u8>{out.data(), 1, rows, cols}, dense(back.data(), rows, cols));
+      CHECK(back == in);
+    };
+    both_ways.operator()<transposed>();
+    both_ways.operator()<packed_ue8m0>();
+    both_ways.operator()<swizzle_128x4>();
+    both_ways.operator()<swizzle_8x4>();
+    both_ways.operator()<te_block_columnwise>();
+  }
+}
+
+TEST_CASE("strided views: what lies between their rows and columns is neither read nor written") {
+  constexpr i64 batch = 2, rows = 37, cols = 19, row_stride = 50, batch_stride = 37 * 50 + 11;
+  for (const i64 col_stride : {i64{1}, i64{2}}) {
+    CAPTURE(col_stride);
+    std::vector<u8> source(static_cast<std::size_t>(batch * batch_stride), 0xEE), target(source.size(), 0x55),
+        kept = target;
+    const matrix_view<u8> in{source.data(), rows, cols, row_stride, batch, batch_stride, col_stride};
+    const matrix_view<u8> out{target.data(), rows, cols, row_stride, batch, batch_stride, col_stride};
+    const matrix_view<u8> expected{kept.data(), rows, cols, row_stride, batch, batch_stride, col_stride};
+    for (i64 b = 0; b < batch; ++b) {
+      for (i64 row = 0; row < rows; ++row) {
+        for (i64 col = 0; col < cols; ++col)
+          in(b, row, col) = expected(b, row, col) = static_cast<u8>(element<u8>((b * rows + row) * cols + col) & 0x7F);
+      }
+    }
+    const auto through = [&]<class Layout>() {
+      CAPTURE(Layout::id);
+      std::vector<u8> buffer(static_cast<std::size_t>(typename Layout::mapping{batch, rows, cols}.size()), 0xAA);
+      const laid_out<Layout, u8> middle{buffer.data(), batch, rows, cols};
+      relayout(in, middle);
+      for (i64 at = 0; at < middle.size(); ++at) CHECK(buffer[static_cast<std::size_t>(at)] < 0x80);  // no poison
+      std::fill(target.begin(), target.end(), u8{0x55});
+      relayout(middle, out);
+      CHECK(target == kept);
+    };
+    through.operator()<row_major>();
+    through.operator()<transposed>();
+    through.operator()<swizzle_128x4>();
+    through.operator()<packed_ue8m0>();
+    through.operator()<block_major_k<4>>();
+  }
+}
+
+TEST_CASE("in place with one matrix of scratch: the bytes of one expert at a time, and of out of place") {
+  constexpr i64 experts = 3, rows = 128, cols = 128;
+  const std::vector<u8> in = laid<row_major, u8>(experts, rows, cols, 0);
+  const auto check = [&]<class Layout>() {
+    CAPTURE(Layout::id);
+    std::vector<u8> batched = in, single = in, apart(in.size());
+    std::vector<u8> scratch(static_cast<std::size_t>(relayout_scratch_bytes<u8>(rows, cols)), 0xAA);
+    const laid_out<Layout, u8> done =
+        relayout_in_place<Layout>(laid_out<row_major, u8>{batched.data(), experts, rows, cols}, scratch.data());
+    for (i64 e = 0; e < experts; ++e)
+      relayout_in_place<Layout>(laid_out<row_major, u8>{single.data() + e * rows * cols, 1, rows, cols},
+                                scratch.data());
+    relayout(laid_out<row_major, const u8>{in.data(), experts, rows, cols},
+             laid_out<Layout, u8>{apart.data(), experts, rows, cols});
+    CHECK(batched == single);
+    CHECK(batched == apart);
+    CHECK(done.data == batched.data());
+    // To the layout it has already: nothing, not even scratch is asked for.
+    relayout_in_place<Layout>(done, static_cast<u8*>(nullptr));
+    CHECK(batched == apart);
+    relayout_in_place<row_major>(done, scratch.data());
+    CHECK(batched == in);
+  };
+  CHECK(relayout_scratch_bytes<u8>(rows, cols) == rows * cols);
+  CHECK(relayout_scratch_bytes<float>(rows, cols) == 4 * rows * cols);
+  check.operator()<transposed>();
+  check.operator()<up_first>();
+  check.operator()<trtllm_mxfp8_w13_codes>();
+  check.operator()<trtllm_mxfp8_w13_scales>();
+  check.operator()<trtllm_fp8_block_w13_codes>();
+  check.operator()<block_major_k<128>>();
+  check.operator()<swizzle_128x4>();
+}
+
+TEST_CASE("what cannot be moved is refused before a byte is touched") {
+  CHECK(message_of([] {
+          std::vector<u8> a(64), b(64);
+          relayout(laid_out<row_major, u8>{a.data(), 1, 8, 8}, laid_out<transposed, u8>{b.data(), 1, 8, 7});
+        }) == "relayout: cols of source and target differ: got 7, expected 8");
+  CHECK(message_of([] {
+          std::vector<u8> a(64);
+          relayout(laid_out<row_major, u8>{a.data(), 1, 4, 8}, laid_out<transposed, u8>{a.data() + 31, 1, 4, 8});
+        }) == "relayout: source and target overlap; the second one's distance in bytes: got 31, expected 32");
+  CHECK(message_of([] {
+          std::vector<u8> a(64);
+          relayout(laid_out<row_major, u8>{a.data(), 1, 4, 8}, laid_out<transposed, u8>{a.data() + 32, 1, 4, 8});
+        }) == "");
+  CHECK(message_of([] {
+          std::vector<u8> a(48), b(48);
+          relayout(dense(a.data(), 24, 2), laid_out<trtllm_mxfp8_codes, u8>{b.data(), 1, 24, 2});
+        }) == "rows are not a multiple of the shuffle block: got 24, expected 32");
+  CHECK(message_of([] {
+          std::vector<u8> a(24);
+          relayout(dense(a.data(), 12, 2), laid_out<row_major, u8>{nullptr, 1, 12, 2});
+        }) == "laid_out: the buffer has no data: got 0, expected 24");
+  CHECK(message_of([] {
+          std::vector<u8> a(512), scratch(512);
+          relayout_in_place<swizzle_128x4>(laid_out<row_major, u8>{a.data(), 1, 100, 4}, scratch.data());
+        }) == "relayout_in_place: the target layout has padding: got 512, expected 400");
+  CHECK(message_of([] {
+          std::vector<u8> a(512);
+          relayout_in_place<swizzle_128x4>(laid_out<row_major, u8>{a.data(), 1, 128, 4}, static_cast<u8*>(nullptr));
+        }) == "relayout_in_place: there is no scratch: got 0, expected 512");
+}
+
+TEST_CASE("a buffer knows its size and elements by its type") {
+  std::vector<u8> bytes(512, 0);
+  const laid_out<swizzle_128x4, u8> buffer{bytes.data(), 1, 100, 3};
+  CHECK(buffer.size() == 512);
+  buffer(0, 33, 2) = 7;
+  CHECK(bytes[16 + 4 + 2] == 7);
+  const laid_out<swizzle_128x4, const u8> read_only = buffer;
+  CHECK(read_only(0, 33, 2) == 7);
+  CHECK(laid_out<deepgemm_fp32, float>{nullptr, 2, 5, 3}.size_bytes() == 192);
+}
