@@ -40,46 +40,49 @@ inline std::string text_of(std::chrono::milliseconds time) {
   return time.count() % 1000 == 0 ? std::to_string(time.count() / 1000) + " s" : std::to_string(time.count()) + " ms";
 }
 
-/// Messages that arrived and were not asked for yet. Payloads change hands by swapping, so that a queue that has once
-/// been as long as it gets allocates no more.
+/// Messages that came while something else was waited for, oldest first, one behind the other in one piece of memory.
+///
+/// Payloads are copied in and out, so that each vector keeps the capacity that its owner needs: had they been swapped, a
+/// large one would wander through all of them, and every update would make another one grow.
 class message_queue {
  public:
-  bool empty() const noexcept { return count_ == 0; }
-  /// Takes the payload; `m` gets an old one for its next message. Errors: capacity where nobody reads.
-  error push(message& m, int from = 0) {
-    bytes_ += m.payload.size();
-    if (bytes_ > 2 * shm_largest_message)
-      return broken(errc::capacity, "sends more than is read; bytes waiting", bytes_, 2 * shm_largest_message);
-    if (count_ == ring_.size()) {
-      std::rotate(ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(first_), ring_.end());
-      first_ = 0;
-      ring_.resize(ring_.empty() ? 8 : 2 * ring_.size());
+  bool empty() const noexcept { return first_ == end_; }
+  /// Errors: capacity where nobody reads.
+  error push(const message& m, int from = 0) {
+    const std::size_t size = sizeof(head) + m.payload.size();
+    if (end_ - first_ + size > 2 * shm_largest_message)
+      return broken(errc::capacity, "sends more than is read; bytes waiting", end_ - first_ + size, 2 * shm_largest_message);
+    if (memory_.size() - end_ < size) {
+      if (first_ > 0) std::memmove(memory_.data(), memory_.data() + first_, end_ - first_);
+      end_ -= std::exchange(first_, 0);
+      if (memory_.size() - end_ < size) memory_.resize(2 * (end_ + size) + 4096);
     }
-    waiting& one = ring_[(first_ + count_++) % ring_.size()];
-    one.from = from;
-    one.content.kind = m.kind;
-    one.content.payload.swap(m.payload);
+    const head one{m.payload.size(), m.kind, from};
+    std::memcpy(memory_.data() + end_, &one, sizeof(one));
+    if (!m.payload.empty()) std::memcpy(memory_.data() + end_ + sizeof(one), m.payload.data(), m.payload.size());
+    end_ += size;
     return {};
   }
-  /// Swaps the oldest message into `into` and says from whom it is. Expects: not empty.
-  int pop(message& into) noexcept {
-    waiting& one = ring_[first_];
-    bytes_ -= one.content.payload.size();
-    into.kind = one.content.kind;
-    into.payload.swap(one.content.payload);
-    first_ = (first_ + 1) % ring_.size();
-    --count_;
+  /// Takes the oldest message and says from whom it is. Expects: not empty.
+  int pop(message& into) {
+    head one;
+    std::memcpy(&one, memory_.data() + first_, sizeof(one));
+    const std::byte* const payload = memory_.data() + first_ + sizeof(one);
+    into.kind = one.kind;
+    into.payload.assign(payload, payload + one.size);
+    first_ += sizeof(one) + one.size;
+    if (first_ == end_) first_ = end_ = 0;
     return one.from;
   }
 
  private:
-  struct waiting {
-    message content;
-    int from = 0;
+  struct head {
+    std::size_t size;
+    message_kind kind;
+    int from;
   };
-  std::vector<waiting> ring_;
-  std::size_t first_ = 0, count_ = 0;
-  u64 bytes_ = 0;
+  std::vector<std::byte> memory_;
+  std::size_t first_ = 0, end_ = 0;
 };
 
 /// One peer. Failure is sticky: after a broken message or half a sent one nothing on the stream means anything.
