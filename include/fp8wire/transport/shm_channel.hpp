@@ -29,7 +29,7 @@ inline constexpr std::size_t channel_header_bytes = 16;
 // What the two ends say to each other below the protocol of wire/message.hpp.
 inline constexpr message_kind kind_join{0xFF01};     // engine: u32 protocol, u32 engine
 inline constexpr message_kind kind_welcome{0xFF02};  // u32 engines
-inline constexpr message_kind kind_slots{0xFF03};    // u32 slots, u32 zero, u64 slot bytes, and the memory's descriptor
+inline constexpr message_kind kind_slots{0xFF03};  // u32 slots, u32 zero, u64 slot bytes, and the memory's descriptor
 
 constexpr bool is_known(message_kind kind) noexcept {
   return (kind >= message_kind::hello && kind <= message_kind::bye) || (kind >= kind_join && kind <= kind_slots);
@@ -51,7 +51,8 @@ class message_queue {
   error push(const message& m, int from = 0) {
     const std::size_t size = sizeof(head) + m.payload.size();
     if (end_ - first_ + size > 2 * shm_largest_message)
-      return broken(errc::capacity, "sends more than is read; bytes waiting", end_ - first_ + size, 2 * shm_largest_message);
+      return broken(errc::capacity, "sends more than is read; bytes waiting", end_ - first_ + size,
+                    2 * shm_largest_message);
     if (memory_.size() - end_ < size) {
       if (first_ > 0) std::memmove(memory_.data(), memory_.data() + first_, end_ - first_);
       end_ -= std::exchange(first_, 0);
