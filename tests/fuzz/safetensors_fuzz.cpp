@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a safetensors file: refused with a reason, or a header of which everything promised is true.
-// clang++ -std=c++20 -Iinclude -g -O1 -fsanitize=fuzzer,address,undefined tests/fuzz/safetensors_fuzz.cpp; the unit test
-// io/safetensors_fuzz replays it over mutated files.
+// clang++ -std=c++20 -Iinclude -g -O1 -fsanitize=fuzzer,address,undefined tests/fuzz/safetensors_fuzz.cpp; the unit
+// test io/safetensors_fuzz replays it over mutated files.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -49,7 +49,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!again.ok()) return demand(size > 1'000'000, "what was read can be written"), 0;
   std::string written = again->head;
   written.resize(static_cast<std::size_t>(again->header.file_bytes()));
-  const auto reread = fp8wire::read_safetensors({reinterpret_cast<const std::byte*>(written.data()), written.size()}, "g");
+  const auto reread =
+      fp8wire::read_safetensors({reinterpret_cast<const std::byte*>(written.data()), written.size()}, "g");
   demand(reread.ok(), "what was written can be read");
   demand(reread->tensors == again->header.tensors && reread->metadata == header.metadata, "nothing changes on the way");
   return 0;

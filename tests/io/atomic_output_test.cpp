@@ -138,7 +138,9 @@ TEST_CASE("what cannot be a target is refused by name") {
   std::filesystem::create_directory(dir / "folder");
   std::filesystem::create_symlink("nowhere", dir / "link");
   const auto code = [&](const std::string& name, bool folder) {
-    return (folder ? atomic_output::folder(name, existing::replace) : atomic_output::file(name, existing::replace)).error().code;
+    return (folder ? atomic_output::folder(name, existing::replace) : atomic_output::file(name, existing::replace))
+        .error()
+        .code;
   };
   CHECK(code((dir / "file").string(), true) == errc::unexpected);
   CHECK(code((dir / "folder").string(), false) == errc::unexpected);
@@ -172,8 +174,15 @@ TEST_CASE("left-overs of dead processes go, those of living ones and names that 
   io_test::write_file(dir / temporary(gone) / "sub" / "a", "a");
   io_test::write_file(dir / temporary(alive.process()), "theirs");
   io_test::write_file(dir / temporary(zombie.process()), "z");
-  const names kept = {".out.tmp-", ".out.tmp-12x", ".out.tmp-0", ".out.tmp-00", ".out.tmp-99999999999999", ".out.tmp--1",
-                      ".out2.tmp-" + std::to_string(gone), "out.tmp-" + std::to_string(gone), ".out.tmp-0" + std::to_string(gone)};
+  const names kept = {".out.tmp-",
+                      ".out.tmp-12x",
+                      ".out.tmp-0",
+                      ".out.tmp-00",
+                      ".out.tmp-99999999999999",
+                      ".out.tmp--1",
+                      ".out2.tmp-" + std::to_string(gone),
+                      "out.tmp-" + std::to_string(gone),
+                      ".out.tmp-0" + std::to_string(gone)};
   for (const std::string& name : kept) io_test::write_file(dir / name, "");
   // Our own number on something older than this process: a process before us had it.
   std::filesystem::create_directory(dir / temporary(getpid()));
@@ -205,7 +214,9 @@ TEST_CASE("a forked child that goes does not take its parent's output along") {
   auto out = atomic_output::folder((dir / "out").string(), existing::refuse);
   REQUIRE(out.ok());
   CHECK(in_child([&] {
-          { atomic_output copy = std::move(out).value(); }
+          {
+            atomic_output copy = std::move(out).value();
+          }
           return 0;
         }) == 0);
   CHECK_FALSE(out->commit());
@@ -224,7 +235,8 @@ TEST_CASE("killed at any moment, a target is whole, old or new, and the next run
     const pid_t writer = fork();
     if (writer == 0) {
       for (long version = last + 1;; ++version) {
-        auto out = folder ? atomic_output::folder(target, existing::replace) : atomic_output::file(target, existing::replace);
+        auto out =
+            folder ? atomic_output::folder(target, existing::replace) : atomic_output::file(target, existing::replace);
         if (!out.ok()) _exit(1);
         const std::string content = std::to_string(version) + std::string(40000, '.');
         const auto put = [&](const std::string& path) {
@@ -243,7 +255,7 @@ TEST_CASE("killed at any moment, a target is whole, old or new, and the next run
     }
     // Every third kill waits for a commit first, so that kills fall around renames on slow disks too.
     const auto inode = [&] {
-      struct stat status {};
+      struct stat status{};
       return lstat(target.c_str(), &status) == 0 ? status.st_ino : 0;
     };
     for (const auto before = inode(); round % 3 == 0 && inode() == before;) {
@@ -265,9 +277,12 @@ TEST_CASE("killed at any moment, a target is whole, old or new, and the next run
       if (version > last) ++progress;
       last = (std::max)(last, version);
     }
-    { REQUIRE(atomic_output::file(target + "-other", existing::refuse).ok()); }  // another name: clears nothing here
     {
-      const auto next = folder ? atomic_output::folder(target, existing::replace) : atomic_output::file(target, existing::replace);
+      REQUIRE(atomic_output::file(target + "-other", existing::refuse).ok());
+    }  // another name: clears nothing here
+    {
+      const auto next =
+          folder ? atomic_output::folder(target, existing::replace) : atomic_output::file(target, existing::replace);
       REQUIRE(next.ok());
       for (const std::string& name : names_in(dir.path()))
         CHECK((name == "folder" || name == "file" || name == std::filesystem::path(next->path()).filename()));
@@ -285,9 +300,11 @@ TEST_CASE("where folders cannot be exchanged it is said before any work, and the
     // Such a file system is hard to come by: let renameat2 answer EINVAL, as one does.
     sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
                              BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
-                             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+                             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+                             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
     const sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) return 77;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+      return 77;
     const auto refused = atomic_output::folder(target, existing::replace);
     if (refused.ok() || refused.error().code != errc::unsupported) return 1;
     if (!refused.error().what.ends_with("remove OUTPUT first")) return 2;

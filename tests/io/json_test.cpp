@@ -51,9 +51,11 @@ TEST_CASE("a value that was read is written as Python writes it, keys in order a
   auto parsed = json::parse(text, "config.json");
   REQUIRE(parsed.ok());
   CHECK(json::write(*parsed) == text);
-  const auto compact = json::parse("{\"zeta\":1e-06,\"alpha\":[1,18446744073709551616,-0.10,true,false,null,{},[]],"
-                                   "\"time_step_limit\":[0.0,Infinity,-Infinity,NaN],"
-                                   "\"te\\u0078t\":\"\\u001F\\u000a\\u00e9\\\"\\\\\\/\",\"\":{\"k\":\"v\"}}", "");
+  const auto compact = json::parse(
+      "{\"zeta\":1e-06,\"alpha\":[1,18446744073709551616,-0.10,true,false,null,{},[]],"
+      "\"time_step_limit\":[0.0,Infinity,-Infinity,NaN],"
+      "\"te\\u0078t\":\"\\u001F\\u000a\\u00e9\\\"\\\\\\/\",\"\":{\"k\":\"v\"}}",
+      "");
   REQUIRE(compact.ok());
   CHECK(*compact == *parsed);
 }
@@ -68,8 +70,9 @@ TEST_CASE("a member that is set keeps its place, a new one goes to the end") {
   quantization["weight_block_size"].push_back(std::size_t{128});
   quantization["quant_method"] = "fp8";
   config.value()["c"] = true;
-  CHECK(json::write(*config) == "{\n  \"a\": 1,\n  \"quantization_config\": {\n    \"weight_block_size\": [\n      128,\n"
-                                "      128\n    ],\n    \"quant_method\": \"fp8\"\n  },\n  \"b\": 2,\n  \"c\": true\n}\n");
+  CHECK(json::write(*config) ==
+        "{\n  \"a\": 1,\n  \"quantization_config\": {\n    \"weight_block_size\": [\n      128,\n"
+        "      128\n    ],\n    \"quant_method\": \"fp8\"\n  },\n  \"b\": 2,\n  \"c\": true\n}\n");
   CHECK(config->find("b")->text() == "2");
   CHECK(config->find("missing") == nullptr);
   CHECK(config->find("a")->find("x") == nullptr);
@@ -108,8 +111,11 @@ TEST_CASE("malformed text is refused with its place") {
   CHECK(refusal("") == "file.json: JSON, byte 0: The document is empty.");
   CHECK(refusal("{\"a\": 1,}") == "file.json: JSON, byte 8: Missing a name for object member.");
   CHECK(refusal("[1] x") == "file.json: JSON, byte 4: text behind the value");
-  for (const char* text : {"[1", "[1,]", "{1:2}", "nul", "\"a", "01", "+1", "1.", ".5", "1e", "// c\n1", "'a'", "[Inf]", "-Inf",
-                           "\xEF\xBB\xBF{}", "[1 2]", "{\"a\" 1}", "\"\\x\"", "\"\\u12\"", "\"\t\"", "1e400"}) {
+  for (const char* text : {"[1",      "[1,]",      "{1:2}",   "nul",       "\"a",
+                           "01",      "+1",        "1.",      ".5",        "1e",
+                           "// c\n1", "'a'",       "[Inf]",   "-Inf",      "\xEF\xBB\xBF{}",
+                           "[1 2]",   "{\"a\" 1}", "\"\\x\"", "\"\\u12\"", "\"\t\"",
+                           "1e400"}) {
     CAPTURE(text);
     CHECK_FALSE(refusal(text).empty());
   }

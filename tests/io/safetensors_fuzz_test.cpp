@@ -41,14 +41,41 @@ class mutator {
   std::size_t below(std::size_t limit) { return static_cast<std::size_t>(random_() % limit); }
   void mutate(std::string& text) {
     // Digits, brackets and words of the format reach further than random bytes.
-    static constexpr std::string_view words[] = {
-        "0", "9", "-", "[", "]", "{", "}", ",", ":", "\"", "\\", "\\u", " ", "e5", ".5", "null", "true", "\"U8\"", "\"F4\"", "\"shape\":[0]",
-        "\"data_offsets\":[0,0]", "\"__metadata__\":{}", "18446744073709551615", "9223372036854775808", "\xC3\xA9", "\xFF"};
+    static constexpr std::string_view words[] = {"0",
+                                                 "9",
+                                                 "-",
+                                                 "[",
+                                                 "]",
+                                                 "{",
+                                                 "}",
+                                                 ",",
+                                                 ":",
+                                                 "\"",
+                                                 "\\",
+                                                 "\\u",
+                                                 " ",
+                                                 "e5",
+                                                 ".5",
+                                                 "null",
+                                                 "true",
+                                                 "\"U8\"",
+                                                 "\"F4\"",
+                                                 "\"shape\":[0]",
+                                                 "\"data_offsets\":[0,0]",
+                                                 "\"__metadata__\":{}",
+                                                 "18446744073709551615",
+                                                 "9223372036854775808",
+                                                 "\xC3\xA9",
+                                                 "\xFF"};
     for (std::size_t times = 1 + below(3); times > 0; --times) {
       const std::size_t at = below(text.size() + 1);
       switch (below(6)) {
-        case 0: if (at < text.size()) text[at] = static_cast<char>(static_cast<unsigned char>(text[at]) ^ 1u << below(8)); break;
-        case 1: if (at < text.size()) text[at] = static_cast<char>(below(256)); break;
+        case 0:
+          if (at < text.size()) text[at] = static_cast<char>(static_cast<unsigned char>(text[at]) ^ 1u << below(8));
+          break;
+        case 1:
+          if (at < text.size()) text[at] = static_cast<char>(below(256));
+          break;
         case 2: text.insert(at, 1, static_cast<char>(below(256))); break;
         case 3: text.erase(at, 1 + below(8)); break;
         case 4: text.insert(at, words[below(std::size(words))]); break;
@@ -73,7 +100,8 @@ TEST_CASE("tens of thousands of damaged files are refused or true, never a crash
     if (round % 4 == 0 || file.size() < 8) {
       random.mutate(file);  // the length as well: most of these end early
     } else {
-      const auto length = static_cast<std::size_t>(static_cast<unsigned char>(file[0])) + 256 * static_cast<unsigned char>(file[1]);
+      const auto length =
+          static_cast<std::size_t>(static_cast<unsigned char>(file[0])) + 256 * static_cast<unsigned char>(file[1]);
       std::string header = file.substr(8, length), data = file.size() > 8 + length ? file.substr(8 + length) : "";
       random.mutate(random.below(8) == 0 ? data : header);
       file = io_test::file_of(header, data);
@@ -88,6 +116,7 @@ TEST_CASE("a file cut at any byte is refused") {
   for (const std::string& file : corpus()) {
     if (!accepted(file)) continue;
     for (std::size_t size = 0; size < file.size(); ++size)
-      if (accepted(std::string_view(file).substr(0, size))) FAIL("accepted after " << size << " of " << file.size() << " bytes");
+      if (accepted(std::string_view(file).substr(0, size)))
+        FAIL("accepted after " << size << " of " << file.size() << " bytes");
   }
 }

@@ -29,6 +29,16 @@ std::string message(std::string_view header, std::string_view data = {}) {
   const auto read = fp8wire::read_safetensors(io_test::bytes_of(io_test::file_of(header, data)), "m.safetensors");
   return read.ok() ? "" : read.error().message();
 }
+std::string entry(std::string_view name, std::string_view type, std::string_view shape, std::string_view offsets) {
+  return "\""s.append(name)
+      .append("\":{\"dtype\":\"")
+      .append(type)
+      .append("\",\"shape\":[")
+      .append(shape)
+      .append("],\"data_offsets\":[")
+      .append(offsets)
+      .append("]}");
+}
 }  // namespace
 
 TEST_CASE("every case of the vectors gets its verdict") {
@@ -48,8 +58,9 @@ TEST_CASE("every case of the vectors gets its verdict") {
 }
 
 TEST_CASE("tensors come in the order of their bytes, metadata in the order of the file") {
-  const std::string json = R"({"z":{"dtype":"U8","shape":[2],"data_offsets":[4,6]},"__metadata__":{"y":"1","a":"\u00e9","":""},)"
-                           R"("a":{"data_offsets":[0,4],"shape":[],"dtype":"F32","extra":{"deep":[1,{"x":null}]},"more":1.5}})";
+  const std::string json =
+      R"({"z":{"dtype":"U8","shape":[2],"data_offsets":[4,6]},"__metadata__":{"y":"1","a":"\u00e9","":""},)"
+      R"("a":{"data_offsets":[0,4],"shape":[],"dtype":"F32","extra":{"deep":[1,{"x":null}]},"more":1.5}})";
   const std::string file = io_test::file_of(json + "   ", "abcdef");
   const auto read = fp8wire::read_safetensors(io_test::bytes_of(file), "");
   REQUIRE(read.ok());
@@ -72,13 +83,15 @@ TEST_CASE("tensors come in the order of their bytes, metadata in the order of th
 }
 
 TEST_CASE("rank 0, empty tensors between others, packed types and names beyond ASCII are legal") {
-  CHECK(header_fault(R"({"s":{"dtype":"BF16","shape":[],"data_offsets":[0,2]}})", "12") == "none");
-  CHECK(header_fault(R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"e":{"dtype":"F64","shape":[0,9],"data_offsets":[2,2]},)"
-                     R"("c":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", "12") == "none");
-  CHECK(header_fault(R"({"p":{"dtype":"F4","shape":[3,4],"data_offsets":[0,6]},"q":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[6,9]}})",
+  CHECK(header_fault("{" + entry("s", "BF16", "", "0,2") + "}", "12") == "none");
+  CHECK(header_fault("{" + entry("b", "U8", "2", "0,2") + "," + entry("e", "F64", "0,9", "2,2") + "," +
+                         entry("c", "U8", "0", "0,0") + "}",
+                     "12") == "none");
+  CHECK(header_fault("{" + entry("p", "F4", "3,4", "0,6") + "," + entry("q", "F6_E2M3", "4", "6,9") + "}",
                      "123456789") == "none");
-  CHECK(header_fault("{\"\xE4\xB8\xAD\\u00e9\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "1") == "none");
-  CHECK(header_fault(R"({"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0000":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "12") == "none");
+  CHECK(header_fault("{" + entry("\xE4\xB8\xAD\\u00e9", "U8", "1", "0,1") + "}", "1") == "none");
+  CHECK(header_fault("{" + entry("", "U8", "1", "0,1") + "," + entry("\\u0000", "U8", "1", "1,2") + "}", "12") ==
+        "none");
   CHECK(header_fault("{}") == "none");
   CHECK(header_fault(" \n{}") == "header_not_object");
   CHECK(header_fault("{ \"a\" :\t{\"dtype\":\"U8\",\n\"shape\":[ 1 ],\"data_offsets\":[0 , 1]}\r}  ", "1") == "none");
@@ -87,19 +100,26 @@ TEST_CASE("rank 0, empty tensors between others, packed types and names beyond A
 
 TEST_CASE("each way of being malformed has its name") {
   const auto field = [](std::string_view dtype, std::string_view shape, std::string_view offsets) {
-    return header_fault("{\"a\":{\"dtype\":"s.append(dtype).append(",\"shape\":").append(shape).append(",\"data_offsets\":").append(offsets).append("}}"), "1");
+    return header_fault("{\"a\":{\"dtype\":"s.append(dtype)
+                            .append(",\"shape\":")
+                            .append(shape)
+                            .append(",\"data_offsets\":")
+                            .append(offsets)
+                            .append("}}"),
+                        "1");
   };
   CHECK(field("\"U8\"", "[1]", "[0,1]") == "none");
   CHECK(field("8", "[1]", "[0,1]") == "unknown_dtype");
   CHECK(field("\"u8\"", "[1]", "[0,1]") == "unknown_dtype");
   CHECK(field("[\"U8\"]", "[1]", "[0,1]") == "unknown_dtype");
   CHECK(field("null", "[1]", "[0,1]") == "unknown_dtype");
-  for (const char* shape : {"1", "\"1\"", "[\"1\"]", "[-1]", "[-0]", "[1.0]", "[1e0]", "[null]", "[true]", "[[1]]", "[{}]", "{}", "null"}) {
+  for (const char* shape :
+       {"1", "\"1\"", "[\"1\"]", "[-1]", "[-0]", "[1.0]", "[1e0]", "[null]", "[true]", "[[1]]", "[{}]", "{}", "null"}) {
     CAPTURE(shape);
     CHECK(field("\"U8\"", shape, "[0,1]") == "bad_shape");
   }
-  for (const char* offsets : {"0", "\"01\"", "[]", "[0]", "[0,1,2]", "[-1,0]", "[0,-1]", "[0.0,1]", "[0,1e0]", "[null,1]", "[\"0\",1]",
-                              "[[0],1]", "[0,{}]", "{}", "null", "[1,0]"}) {
+  for (const char* offsets : {"0", "\"01\"", "[]", "[0]", "[0,1,2]", "[-1,0]", "[0,-1]", "[0.0,1]", "[0,1e0]",
+                              "[null,1]", "[\"0\",1]", "[[0],1]", "[0,{}]", "{}", "null", "[1,0]"}) {
     CAPTURE(offsets);
     CHECK(field("\"U8\"", "[1]", offsets) == "bad_offsets");
   }
@@ -148,7 +168,10 @@ TEST_CASE("a range that another covers, equals or leaves open is refused") {
   const auto two = [](std::string_view first, std::string_view second) {
     std::string json = "{\"a\":{\"dtype\":\"U8\",\"shape\":[";
     const auto size = [](std::string_view range) { return std::to_string(range[2] - range[0]); };
-    json.append(size(first)).append("],\"data_offsets\":[").append(first).append("]},\"b\":{\"dtype\":\"U8\",\"shape\":[");
+    json.append(size(first))
+        .append("],\"data_offsets\":[")
+        .append(first)
+        .append("]},\"b\":{\"dtype\":\"U8\",\"shape\":[");
     return header_fault(json.append(size(second)).append("],\"data_offsets\":[").append(second).append("]}}"), "1234");
   };
   CHECK(two("0,2", "2,4") == "none");
@@ -188,7 +211,8 @@ TEST_CASE("messages name the tensor, the file and both numbers") {
   CHECK(message(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":"F9"}})", "1") ==
         "w: the dtype is unknown in m.safetensors");
   CHECK(message("{}  ", "12") == "m.safetensors: the file's last bytes belong to no tensor: got 14, expected 12");
-  CHECK(message("{\"w\":{\"dtype\":}}") == "w: the header is not JSON padded with spaces (Invalid value. at byte 22) in m.safetensors");
+  CHECK(message("{\"w\":{\"dtype\":}}") ==
+        "w: the header is not JSON padded with spaces (Invalid value. at byte 22) in m.safetensors");
 }
 
 TEST_CASE("a header costs memory of its own order: depth, rank and claims are bounded") {
@@ -201,7 +225,8 @@ TEST_CASE("a header costs memory of its own order: depth, rank and claims are bo
   CHECK(header_fault("{\"a\":{\"x\":" + repeat("{\"y\":", 1 << 20)) == "bad_json");
   CHECK(header_fault(repeat("{\"a\":", 1 << 20)) == "bad_json");
   const auto ranked = [&](std::size_t rank) {
-    return header_fault("{\"a\":{\"dtype\":\"U8\",\"shape\":[1" + repeat(",1", rank - 1) + "],\"data_offsets\":[0,1]}}", "1");
+    return header_fault("{\"a\":{\"dtype\":\"U8\",\"shape\":[1" + repeat(",1", rank - 1) + "],\"data_offsets\":[0,1]}}",
+                        "1");
   };
   CHECK(ranked(64) == "none");
   CHECK(ranked(65) == "bad_shape");

@@ -29,7 +29,8 @@ TEST_CASE("heads equal those of the safetensors package byte for byte, whatever 
     }
     fp8wire::safetensors_metadata metadata;
     const auto& object = io_test::member(one, "metadata");
-    for (std::size_t i = 0; i < object.keys().size(); ++i) metadata.emplace_back(object.keys()[i], object.items()[i].text());
+    for (std::size_t i = 0; i < object.keys().size(); ++i)
+      metadata.emplace_back(object.keys()[i], object.items()[i].text());
     const std::string golden = io_test::from_hex(io_test::member(one, "head_hex").text());
     CAPTURE(golden);
     for (int turn = 0; turn < 2; ++turn) {
@@ -46,16 +47,19 @@ TEST_CASE("heads equal those of the safetensors package byte for byte, whatever 
 }
 
 TEST_CASE("the two worked examples lie where the format's description says") {
-  const auto block = lay_out_safetensors(
-      {{"l.weight", dtype::f8_e4m3, {130, 256}}, {"l.weight_scale_inv", dtype::f32, {2, 2}}, {"l.bias", dtype::bf16, {130}}},
-      {{"format", "pt"}}, "f");
+  const auto block = lay_out_safetensors({{"l.weight", dtype::f8_e4m3, {130, 256}},
+                                          {"l.weight_scale_inv", dtype::f32, {2, 2}},
+                                          {"l.bias", dtype::bf16, {130}}},
+                                         {{"format", "pt"}}, "f");
   REQUIRE(block.ok());
   CHECK(block->header.data_begin == 256);
   CHECK(block->header.file_bytes() == 33812);
   CHECK(block->header.find("l.bias")->begin == 16);
   CHECK(block->header.find("l.weight")->begin == 276);
-  const auto mx = lay_out_safetensors(
-      {{"l.weight", dtype::f8_e4m3, {3, 64}}, {"l.weight_scale", dtype::uint8, {3, 2}}, {"m.weight_scale", dtype::f8_e8m0, {3, 2}}}, {}, "f");
+  const auto mx = lay_out_safetensors({{"l.weight", dtype::f8_e4m3, {3, 64}},
+                                       {"l.weight_scale", dtype::uint8, {3, 2}},
+                                       {"m.weight_scale", dtype::f8_e8m0, {3, 2}}},
+                                      {}, "f");
   REQUIRE(mx.ok());
   CHECK(mx->header.data_begin == 224);
   CHECK(mx->header.file_bytes() == 428);
@@ -64,7 +68,8 @@ TEST_CASE("the two worked examples lie where the format's description says") {
 }
 
 TEST_CASE("what is laid out is what a reader finds") {
-  const auto made = lay_out_safetensors({{"b", dtype::uint8, {2}}, {"a", dtype::f32, {}}, {"none", dtype::f64, {0}}}, {{"k", "v"}}, "f");
+  const auto made = lay_out_safetensors({{"b", dtype::uint8, {2}}, {"a", dtype::f32, {}}, {"none", dtype::f64, {0}}},
+                                        {{"k", "v"}}, "f");
   REQUIRE(made.ok());
   std::string file = made->head;
   file.resize(static_cast<std::size_t>(made->header.file_bytes()), 'x');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of io/ share: vectors (read by io/json.hpp, which json_test.cpp holds to Python), files made by hand, a
-// folder that goes away.
+// What the tests of io/ share: vectors (read by io/json.hpp, which json_test.cpp holds to Python), files made by hand,
+// a folder that goes away.
 #ifndef FP8WIRE_TESTS_IO_SUPPORT_HPP
 #define FP8WIRE_TESTS_IO_SUPPORT_HPP
 #include <doctest/doctest.h>

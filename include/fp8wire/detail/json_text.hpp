@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The two rules for text that every JSON reader and writer here shares: what valid UTF-8 is and how a string is escaped.
+/// The two rules for text that all JSON here shares: what valid UTF-8 is and how a string is escaped.
 #ifndef FP8WIRE_DETAIL_JSON_TEXT_HPP
 #define FP8WIRE_DETAIL_JSON_TEXT_HPP
 #include <string_view>

@@ -26,9 +26,9 @@ class name_order {
   }
   /// The position of `name`, the first of several, or -1.
   template <class NameOf> i64 find(std::string_view name, const NameOf& name_of) const {
-    const auto at = std::lower_bound(order_.begin(), order_.end(), name, [&](std::size_t position, std::string_view wanted) {
-      return std::string_view(name_of(position)) < wanted;
-    });
+    const auto at = std::lower_bound(
+        order_.begin(), order_.end(), name,
+        [&](std::size_t position, std::string_view wanted) { return std::string_view(name_of(position)) < wanted; });
     return at != order_.end() && name_of(*at) == name ? static_cast<i64>(*at) : -1;
   }
   /// The second position of a name that stands twice, or -1.

@@ -100,8 +100,8 @@ class atomic_output {
     std::filesystem::remove_all(path_, ignored);
   }
 
-  /// For a file, to be created at path(). Refused: a target that exists unless it is a file to replace, and a folder for it
-  /// that does not.
+  /// For a file, to be created at path(). Refused: a target that exists unless it is a file to replace, and a folder
+  /// for it that does not.
   static result<atomic_output> file(const std::string& target, existing what) { return claim(target, what, false); }
   /// For a folder: path() is an empty one. Refused as for a file; and, before any work, a folder that would have to be
   /// exchanged with the new one where the file system has no such step.
@@ -112,12 +112,12 @@ class atomic_output {
   /// Where it will be; links in the name that was given are resolved.
   const std::string& target() const noexcept { return target_; }
 
-  /// Syncs everything at path() to disk and gives it its name. After an error the target is as it was, unless it was the
-  /// disk that failed to write the new name down.
+  /// Syncs everything at path() to disk and gives it its name. After an error the target is as it was, unless it was
+  /// the disk that failed to write the new name down.
   error commit() {
     detail::expect_equal(path_.empty() ? 0 : 1, 1, "atomic_output: commit without an output");
     if (error why = folder_ ? detail::sync_tree(path_) : detail::sync_path(path_)) return why;
-    struct stat status {};
+    struct stat status{};
     const bool replaces = what_ == existing::replace && ::lstat(target_.c_str(), &status) == 0;
     int failed = 0;
     if (replaces && folder_) {
@@ -158,22 +158,26 @@ class atomic_output {
     while (name.size() > 1 && name.ends_with('/')) name.pop_back();
     fs::path target = name;
     std::error_code failed;
-    struct stat status {};
+    struct stat status{};
     bool there = ::lstat(name.c_str(), &status) == 0;
-    if (there && S_ISLNK(status.st_mode)) {  // replaced is what the link leads to, and beside that is the same file system
+    if (there && S_ISLNK(status.st_mode)) {
+      // What the link leads to is replaced; only beside that is the same file system.
       target = fs::canonical(target, failed);
       if (failed) return detail::system_error(name, "is a link that leads nowhere", failed.value());
       there = ::lstat(target.c_str(), &status) == 0;
     }
     const std::string last = target.filename().string();
-    if (last.empty() || last == "." || last == "..") return make_error(errc::bad_argument, name, "is no name for an output");
+    if (last.empty() || last == "." || last == "..")
+      return make_error(errc::bad_argument, name, "is no name for an output");
     const fs::path parent = parent_of(target);
-    if (!fs::is_directory(parent, failed)) return make_error(errc::bad_file, parent.string(), "is not an existing folder");
+    if (!fs::is_directory(parent, failed))
+      return make_error(errc::bad_file, parent.string(), "is not an existing folder");
     if (there) {
       if (what == existing::refuse) return make_error(errc::unexpected, name, "exists already");
       if (folder != S_ISDIR(status.st_mode) || (!folder && !S_ISREG(status.st_mode)))
-        return make_error(errc::unexpected, name, folder ? "is no folder, and only a folder can be replaced by one: remove OUTPUT first"
-                                                         : "is no file, and only a file can be replaced by one: remove OUTPUT first");
+        return make_error(errc::unexpected, name,
+                          folder ? "is no folder, and only a folder can be replaced by one: remove OUTPUT first"
+                                 : "is no file, and only a file can be replaced by one: remove OUTPUT first");
     }
     const std::string prefix = "." + last + ".tmp-";
     detail::remove_leftovers(parent, prefix);
@@ -184,17 +188,19 @@ class atomic_output {
     made.owner_ = ::getpid();
     std::string path = (parent / (prefix + std::to_string(made.owner_))).string();
     if (!folder) {
-      if (::lstat(path.c_str(), &status) == 0) return make_error(errc::unexpected, path, "is being written by this process already");
+      if (::lstat(path.c_str(), &status) == 0)
+        return make_error(errc::unexpected, path, "is being written by this process already");
       made.path_ = std::move(path);
       return made;
     }
     if (::mkdir(path.c_str(), 0777) != 0) return detail::system_error(path, "cannot create", errno);
     made.path_ = std::move(path);
     if (there) {
-      struct stat beside {};
+      struct stat beside{};
       const bool same = ::lstat(made.path_.c_str(), &beside) == 0 && beside.st_dev == status.st_dev;  // no mount point
       if (!same || !detail::can_exchange(made.path_))
-        return make_error(errc::unsupported, name, "cannot be replaced in one step on this file system: remove OUTPUT first");
+        return make_error(errc::unsupported, name,
+                          "cannot be replaced in one step on this file system: remove OUTPUT first");
     }
     return made;
   }

@@ -69,7 +69,8 @@ class value {
   /// An object's member, added as null behind the others where it is missing. A null becomes an object first.
   value& operator[](std::string_view key) {
     if (kind_ == kind::null) kind_ = kind::object;
-    detail::expect_equal(static_cast<i64>(kind_), static_cast<i64>(kind::object), "json: a member of what is no object");
+    detail::expect_equal(static_cast<i64>(kind_), static_cast<i64>(kind::object),
+                         "json: a member of what is no object");
     for (std::size_t i = 0; i < keys_.size(); ++i)
       if (keys_[i] == key) return items_[i];
     return append(key);
@@ -150,7 +151,8 @@ class builder {
 /// `NaN`, `Infinity` and `-Infinity` are numbers here, as in Python, whose json module writes them into config.json.
 inline result<value> parse(std::string_view text, std::string_view source, limits most = {}) {
   if (static_cast<u64>(text.size()) > static_cast<u64>(most.bytes))
-    return make_error(errc::bad_header, std::string(source), "JSON is too large", static_cast<i64>(text.size()), most.bytes);
+    return make_error(errc::bad_header, std::string(source), "JSON is too large", static_cast<i64>(text.size()),
+                      most.bytes);
   builder made(most.values);
   const detail::json_end end = detail::read_json<detail::json_numbers::as_python>(text, most.depth, made);
   std::string_view why = end.why == detail::json_stop::handler ? std::string_view(made.why) : end.text;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The one place that knows RapidJSON: text becomes a few events, under the rules that all JSON from outside gets.
 ///
-/// Strings are valid UTF-8 after their escapes (RapidJSON itself lets `\udc00` through), nesting is bounded before anything
-/// recurses, and numbers arrive as their own text, so that no 64-bit offset passes through a double.
+/// Strings are valid UTF-8 after their escapes (RapidJSON itself lets `\udc00` through), nesting is bounded before
+/// anything recurses, and numbers arrive as their own text, so that no 64-bit offset passes through a double.
 #ifndef FP8WIRE_IO_JSON_EVENTS_HPP
 #define FP8WIRE_IO_JSON_EVENTS_HPP
 #include <string>
@@ -31,7 +31,8 @@ struct json_end {
 };
 
 /// Turns RapidJSON's events, whose names are its own, into those of `Handler`.
-template <class Handler> class json_adapter : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, json_adapter<Handler>> {
+template <class Handler> class json_adapter
+    : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, json_adapter<Handler>> {
  public:
   json_adapter(Handler& handler, int depth) : handler_(handler), depth_(depth) {}
   json_stop stopped() const noexcept { return stopped_; }
@@ -44,7 +45,9 @@ template <class Handler> class json_adapter : public rapidjson::BaseReaderHandle
   bool String(const char* text, rapidjson::SizeType size, bool) {
     return utf8({text, size}) && handler_.scalar(json_kind::string, {text, size});
   }
-  bool Key(const char* text, rapidjson::SizeType size, bool) { return utf8({text, size}) && handler_.key({text, size}); }
+  bool Key(const char* text, rapidjson::SizeType size, bool) {
+    return utf8({text, size}) && handler_.key({text, size});
+  }
   bool StartObject() { return enter() && handler_.open(json_kind::object); }
   bool StartArray() { return enter() && handler_.open(json_kind::array); }
   bool EndObject(rapidjson::SizeType) { return ++depth_, handler_.close(); }
@@ -82,7 +85,9 @@ template <json_numbers Numbers, class Handler> json_end read_json(std::string_vi
   if (parsed.Code() != rapidjson::kParseErrorTermination)
     return {json_stop::syntax, parsed.Offset(), rapidjson::GetParseError_En(parsed.Code())};
   const json_stop why = adapter.stopped();
-  const char* words = why == json_stop::not_utf8 ? "invalid UTF-8" : why == json_stop::too_deep ? "nested too deeply" : "";
+  const char* words = why == json_stop::not_utf8   ? "invalid UTF-8"
+                      : why == json_stop::too_deep ? "nested too deeply"
+                                                   : "";
   return {why, parsed.Offset(), words};
 }
 

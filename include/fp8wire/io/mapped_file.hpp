@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Files as memory: one that is read, and a new one of known size that is filled in any order.
 ///
-/// Pages come in when they are touched and count as the process's memory until drop() gives them back, so that a program
-/// can pass over a checkpoint of any size. A file that somebody shortens while it is mapped raises SIGBUS at the next touch
-/// behind its new end; nothing that maps files can prevent that. Boost throws, so this header needs exceptions.
+/// Pages come in when they are touched and count as the process's memory until drop() gives them back, so that a
+/// program can pass over a checkpoint of any size. A file that somebody shortens while it is mapped raises SIGBUS at
+/// the next touch behind its new end; nothing that maps files can prevent that. Boost throws, so this header needs
+/// exceptions.
 #ifndef FP8WIRE_IO_MAPPED_FILE_HPP
 #define FP8WIRE_IO_MAPPED_FILE_HPP
 #include <fcntl.h>
@@ -37,7 +38,8 @@ inline void drop_pages(const boost::interprocess::mapped_region& region, i64 off
   if (bytes <= 0) return;
   const std::size_t page = boost::interprocess::mapped_region::get_page_size();
   const std::size_t begin = static_cast<std::size_t>(offset) / page * page;
-  const std::size_t end = (std::min)(static_cast<std::size_t>(offset) + static_cast<std::size_t>(bytes), region.get_size());
+  const std::size_t end =
+      (std::min)(static_cast<std::size_t>(offset) + static_cast<std::size_t>(bytes), region.get_size());
   // A page shared with a neighbour goes too: whoever still needs it reads it again from the page cache.
   if (begin < end) ::madvise(static_cast<char*>(region.get_address()) + begin, end - begin, MADV_DONTNEED);
 }
@@ -50,7 +52,7 @@ class mapped_file {
   mapped_file() = default;  // an empty file
   /// Refused: what is no regular file, cannot be opened or mapped.
   static result<mapped_file> open(const std::string& path) {
-    struct stat status {};
+    struct stat status{};
     if (::stat(path.c_str(), &status) != 0) return detail::system_error(path, "cannot open", errno);
     // Asked before opening: opening a FIFO would wait for a writer.
     if (!S_ISREG(status.st_mode)) return make_error(errc::bad_file, path, "is not a regular file");
@@ -98,7 +100,9 @@ class mapped_output {
     made.region_ = std::move(region).value();
     return made;
   }
-  std::span<std::byte> bytes() const noexcept { return {static_cast<std::byte*>(region_.get_address()), region_.get_size()}; }
+  std::span<std::byte> bytes() const noexcept {
+    return {static_cast<std::byte*>(region_.get_address()), region_.get_size()};
+  }
   /// Gives the memory of a range back; what was written stays, and the kernel writes it out in its time.
   void drop(i64 offset, i64 bytes) const noexcept { detail::drop_pages(region_, offset, bytes); }
 

@@ -28,7 +28,7 @@ inline bool lies_within(const std::string& path, const std::string& outer) {
 
 /// Whether `bytes` more fit on the disk of an existing folder. The message has both numbers.
 inline error check_free_space(const std::string& folder, i64 bytes) {
-  struct statvfs disk {};
+  struct statvfs disk{};
   if (::statvfs(folder.c_str(), &disk) != 0) return detail::system_error(folder, "cannot ask for free space", errno);
   i64 free_bytes = 0;
   const bool countless = __builtin_mul_overflow(disk.f_bavail, disk.f_frsize, &free_bytes);

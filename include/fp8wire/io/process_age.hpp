@@ -18,7 +18,8 @@
 FP8WIRE_ABI_BEGIN
 namespace detail {
 
-/// What /proc says of a process: state letter, and start in nanoseconds of the wall clock. False where there is no /proc.
+/// What /proc says of a process: state letter, and start in nanoseconds of the wall clock. False where there is no
+/// /proc.
 inline bool look_at_process(pid_t process, char& state, i64& started) noexcept {
   char path[64] = "/proc/", text[1024];
   std::to_chars_result end = std::to_chars(path + 6, path + 32, process);
@@ -43,14 +44,18 @@ inline bool look_at_process(pid_t process, char& state, i64& started) noexcept {
   if (std::from_chars(rest.data(), rest.data() + rest.size(), ticks).ec != std::errc{}) return false;
   timespec wall{}, running{};
   const long ticks_per_second = ::sysconf(_SC_CLK_TCK);
-  if (ticks_per_second <= 0 || ::clock_gettime(CLOCK_REALTIME, &wall) != 0 || ::clock_gettime(CLOCK_BOOTTIME, &running) != 0) return false;
+  if (ticks_per_second <= 0 || ::clock_gettime(CLOCK_REALTIME, &wall) != 0 ||
+      ::clock_gettime(CLOCK_BOOTTIME, &running) != 0)
+    return false;
   constexpr i64 second = 1'000'000'000;
-  started = (wall.tv_sec - running.tv_sec) * second + (wall.tv_nsec - running.tv_nsec) + ticks * (second / ticks_per_second);
+  started =
+      (wall.tv_sec - running.tv_sec) * second + (wall.tv_nsec - running.tv_nsec) + ticks * (second / ticks_per_second);
   return true;
 }
 
-/// Whether `path`, named after process `digits`, belongs to nobody: that process is gone, or has its number from later than
-/// the last change of `path`. Numbers come back quickly in containers, where a program is process 1 or 7 every time.
+/// Whether `path`, named after process `digits`, belongs to nobody: that process is gone, or has its number from later
+/// than the last change of `path`. Numbers come back quickly in containers, where a program is process 1 or 7 every
+/// time.
 inline bool is_left_over(const std::string& path, std::string_view digits) noexcept {
   pid_t process = 0;
   const auto [end, bad] = std::from_chars(digits.data(), digits.data() + digits.size(), process);
@@ -58,7 +63,7 @@ inline bool is_left_over(const std::string& path, std::string_view digits) noexc
   if (::kill(process, 0) != 0 && errno == ESRCH) return true;
   char state = '?';
   i64 started = 0;
-  struct stat status {};
+  struct stat status{};
   if (!look_at_process(process, state, started) || ::lstat(path.c_str(), &status) != 0) return false;
   if (state == 'Z' || state == 'X') return true;
   constexpr i64 second = 1'000'000'000;

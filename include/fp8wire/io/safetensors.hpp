@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Reads the header of a safetensors file from the file's bytes and checks it until nothing in it can surprise.
 ///
-/// Stricter than the reference reader (safetensors/src/tensor.rs at 24b0b28) where laxness hides a broken writer: no white
-/// space before the brace, padding of spaces only, no key twice, `__metadata__` an object, extents and offsets below 2^63,
-/// rank at most 64. As there, fields of an entry that the format does not know are skipped.
+/// Stricter than the reference reader (safetensors/src/tensor.rs at 24b0b28) where laxness hides a broken writer: no
+/// white space before the brace, padding of spaces only, no key twice, `__metadata__` an object, extents and offsets
+/// below 2^63, rank at most 64. As there, fields of an entry that the format does not know are skipped.
 #ifndef FP8WIRE_IO_SAFETENSORS_HPP
 #define FP8WIRE_IO_SAFETENSORS_HPP
 #include <charconv>
@@ -36,7 +36,10 @@ class safetensors_events {
     } else if (place_ == place::metadata) {
       header_.metadata.emplace_back(text, std::string());
     } else if (place_ == place::entry) {
-      field_ = text == "dtype" ? dtype_field : text == "shape" ? shape_field : text == "data_offsets" ? offsets_field : 0u;
+      field_ = text == "dtype"          ? dtype_field
+               : text == "shape"        ? shape_field
+               : text == "data_offsets" ? offsets_field
+                                        : 0u;
       if ((seen_ & field_) != 0) return fail(fault::duplicate_key);
       seen_ |= field_;
     }
@@ -104,7 +107,8 @@ class safetensors_events {
   }
   /// Digits only: the reference reads unsigned integers, and refuses even -0 and 1e0.
   bool whole(json_kind kind, std::string_view text, i64& out, fault too_large) {
-    if (kind != json_kind::number || text.find_first_not_of("0123456789") != std::string_view::npos) return fail(fault_of_field());
+    if (kind != json_kind::number || text.find_first_not_of("0123456789") != std::string_view::npos)
+      return fail(fault_of_field());
     return std::from_chars(text.data(), text.data() + text.size(), out).ec == std::errc{} || fail(too_large);
   }
 
@@ -141,7 +145,8 @@ inline safetensors_refusal settle_safetensors(safetensors_header& header, i64 da
     const i64 bits = bit_count(one.dtype, one.shape);
     if (bits < 0) return {fault::size_overflow, one.name, 0, 0, false, ""};
     if (bits % 8 != 0) return {fault::misaligned, one.name, bits, (bits / 8 + 1) * 8, true, ""};
-    if (one.end - one.begin != bits / 8) return {fault::size_mismatch, one.name, one.end - one.begin, bits / 8, true, ""};
+    if (one.end - one.begin != bits / 8)
+      return {fault::size_mismatch, one.name, one.end - one.begin, bits / 8, true, ""};
   }
   std::stable_sort(tensors.begin(), tensors.end(), [](const safetensors_entry& a, const safetensors_entry& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
@@ -151,7 +156,8 @@ inline safetensors_refusal settle_safetensors(safetensors_header& header, i64 da
     if (one.begin != end) return {one.begin < end ? fault::overlap : fault::hole, one.name, one.begin, end, true, ""};
     end = one.end;
   }
-  if (end != data_bytes) return {fault::trailing_bytes, "", header.data_begin + data_bytes, header.data_begin + end, true, ""};
+  if (end != data_bytes)
+    return {fault::trailing_bytes, "", header.data_begin + data_bytes, header.data_begin + end, true, ""};
   header.by_name = name_order(tensors.size(), tensor_at);
   return {};
 }
@@ -181,15 +187,20 @@ inline safetensors_refusal read_safetensors(std::string_view file, safetensors_h
       return settle_safetensors(header, size - header.data_begin);
     return {fault::bad_json, "", 0, 0, false, "padding of other than spaces"};
   }
-  return {end.why == json_stop::not_utf8 ? fault::invalid_utf8 : fault::bad_json, std::string(events.tensor()), 0, 0, false,
+  return {end.why == json_stop::not_utf8 ? fault::invalid_utf8 : fault::bad_json,
+          std::string(events.tensor()),
+          0,
+          0,
+          false,
           std::string(end.text).append(" at byte ").append(std::to_string(8 + end.at))};
 }
 
 }  // namespace detail
 
 /// Reads and checks the header of a safetensors file of which `file` is every byte; tensor bytes are not touched.
-/// `file_name` is for messages. Returns `none` and fills `header`, or says what is wrong and fills `why`, which then names
-/// the tensor and both numbers. Memory: a small multiple of the header, whatever it claims. Threads: no shared state.
+/// `file_name` is for messages. Returns `none` and fills `header`, or says what is wrong and fills `why`, which then
+/// names the tensor and both numbers. Memory: a small multiple of the header, whatever it claims. Threads: no shared
+/// state.
 inline safetensors_fault read_safetensors(std::span<const std::byte> file, std::string_view file_name,
                                           safetensors_header& header, error& why) {
   header = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Decides where every tensor of a safetensors file lies and writes its header, byte for byte as the reference writer does.
+/// Says where every tensor of a safetensors file lies and makes the header, byte for byte as the reference writer does.
 ///
 /// The bytes of the tensors can then be written in any order, or straight into a mapped file (mapped_file.hpp).
 #ifndef FP8WIRE_IO_SAFETENSORS_WRITER_HPP
@@ -15,7 +15,7 @@ FP8WIRE_ABI_BEGIN
 /// A file without its tensor bytes.
 struct safetensors_layout {
   safetensors_header header;  // as a reader will find it
-  std::string head;           // the file's first header.data_begin bytes: length, JSON, padding
+  std::string head;  // the file's first header.data_begin bytes: length, JSON, padding
 };
 
 namespace detail {
@@ -76,7 +76,8 @@ inline result<safetensors_layout> lay_out_safetensors(std::vector<tensor_spec> t
   if (const i64 twice = detail::name_order(made.header.metadata.size(), key_at).duplicate(key_at); twice >= 0)
     return refuse(errc::duplicate, key_at(static_cast<std::size_t>(twice)), "the metadata key stands twice");
   for (const auto& [key, value] : made.header.metadata)
-    if (!detail::is_utf8(key) || !detail::is_utf8(value)) return refuse(errc::bad_header, "__metadata__", "text is not UTF-8");
+    if (!detail::is_utf8(key) || !detail::is_utf8(value))
+      return refuse(errc::bad_header, "__metadata__", "text is not UTF-8");
 
   i64 end = 0;
   made.header.tensors.reserve(tensors.size());
@@ -103,7 +104,8 @@ inline result<safetensors_layout> lay_out_safetensors(std::vector<tensor_spec> t
     return make_error(errc::bad_header, std::string(file_name), "header is longer than the format allows", length,
                       safetensors_header_limit);
   made.header.data_begin = 8 + length;
-  if (__builtin_add_overflow(end, made.header.data_begin, &end)) return refuse(errc::overflow, "", "more than 2^63 bytes");
+  if (__builtin_add_overflow(end, made.header.data_begin, &end))
+    return refuse(errc::overflow, "", "more than 2^63 bytes");
   for (unsigned i = 0; i < 8; ++i) made.head.push_back(static_cast<char>(static_cast<u64>(length) >> (8 * i) & 0xFF));
   made.head.append(text);
   return made;

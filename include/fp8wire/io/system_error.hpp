@@ -14,7 +14,8 @@ namespace detail {
 /// "out.safetensors: cannot create: No space left on device". `number` is an errno.
 inline error system_error(std::string_view path, std::string_view what, int number) {
   // Not strerror: it shares one buffer between threads.
-  return make_error(errc::bad_file, std::string(path), std::string(what).append(": ").append(std::generic_category().message(number)));
+  return make_error(errc::bad_file, std::string(path),
+                    std::string(what).append(": ").append(std::generic_category().message(number)));
 }
 
 }  // namespace detail
