@@ -41,13 +41,13 @@ void add_options(CLI::App& app, settings& chosen) {
 }
 
 void list_presets() {
-  std::string text = fmt::format("{:<26} {:<5} {:<5} {:<7} {:<11} {:<18} {}\n", "name", "scale", "elem", "block",
-                                 "amax floor", "grid id", "source");
+  constexpr std::string_view line = "{:<26} {:<5} {:<18} {:<7} {:<10} {:<18} {}\n";
+  std::string text = fmt::format(line, "name", "scale", "element", "block", "amax-floor", "grid-id", "source");
   for (const programs::quantizer& row : programs::quantizers())
-    text += fmt::format("{:<26} {:<5} {:<5} {:<7} {:<11} 0x{:016x} {}{}\n", row.name, row.scale,
-                        row.element.substr(0, row.element.find('/')), row.block, programs::shortest(row.amax_floor),
-                        row.grid_id(row.amax_floor, false), row.source,
-                        row.modelled ? " (modelled: no GPU run has confirmed it yet)" : "");
+    text +=
+        fmt::format(line, row.name, row.scale, row.element, row.block, programs::shortest(row.amax_floor),
+                    fmt::format("0x{:016x}", row.grid_id(row.amax_floor, row.always_via_bf16)),
+                    fmt::format("{}{}", row.source, row.modelled ? " (modelled: no GPU run has confirmed it)" : ""));
   programs::print(text);
 }
 
@@ -60,7 +60,7 @@ json::value report_of(const programs::conversion_plan& plan, const programs::for
   report["grid_id"] = fmt::format("0x{:016x}", how.grid_id());
   report["naming"] = programs::chosen_naming.id;
   report["layout"] = "canonical";
-  report["model"] = plan.select.family;
+  report["model"] = plan.select.family_name();
   programs::deviation all;
   i64 counts[3] = {}, bytes_in = 0, bytes_out = 0;
   for (const programs::shard_plan& shard : plan.shards) {

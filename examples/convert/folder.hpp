@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A file or a whole Hugging Face folder: which shards there are, what else is copied, and what config.json says afterwards.
+/// A file or a whole Hugging Face folder: its shards, what else is copied, and what config.json says afterwards.
 #ifndef FP8WIRE_EXAMPLES_CONVERT_FOLDER_HPP
 #define FP8WIRE_EXAMPLES_CONVERT_FOLDER_HPP
 #include <string>
@@ -18,7 +18,9 @@ struct conversion_plan {
   selection select;
   std::vector<shard_plan> shards;
   std::vector<std::string> other_files;  // relative to the folder
-  fp8wire::json::value config;  // of the output; null for a single file
+  fp8wire::json::value config;           // of the output; null where there is none
+  bool has_index = false;
+  fp8wire::json::value index_metadata;   // of the input's index
 
   fp8wire::i64 in_bytes() const;
   fp8wire::i64 out_bytes() const;

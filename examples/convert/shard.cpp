@@ -41,7 +41,8 @@ std::span<std::byte> part(std::span<std::byte> file, i64 at, i64 bytes) {
 
 }  // namespace
 
-shard_plan plan_shard(const std::string& input, const std::string& name, const selection& select, const format& how) {
+shard_plan plan_shard(const std::string& input, const std::string& name, const selection& select, const format& how,
+                      const std::set<std::string>* listed) {
   const fp8wire::mapped_file file = must(fp8wire::mapped_file::open(input));
   const fp8wire::safetensors_header header = must(fp8wire::read_safetensors(file.bytes(), input));
   shard_plan shard;
@@ -49,7 +50,11 @@ shard_plan plan_shard(const std::string& input, const std::string& name, const s
   shard.name = name;
   shard.in_bytes = static_cast<i64>(file.bytes().size());
   std::vector<fp8wire::tensor_spec> specs;
+  if (listed != nullptr)
+    for (const std::string& wanted : *listed)
+      if (header.find(wanted) == nullptr) refuse("{}: the index says that it is in {}, and it is not", wanted, name);
   for (const fp8wire::safetensors_entry& entry : header.tensors) {
+    if (listed != nullptr && !listed->contains(entry.name)) continue;
     tensor_plan tensor;
     tensor.in = entry;
     tensor.in_at = header.data_begin + entry.begin;

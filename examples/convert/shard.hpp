@@ -2,6 +2,7 @@
 /// One safetensors file becomes another: planned from its header, then filled in one pass over its tensors.
 #ifndef FP8WIRE_EXAMPLES_CONVERT_SHARD_HPP
 #define FP8WIRE_EXAMPLES_CONVERT_SHARD_HPP
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,9 @@ struct conversion {
 };
 
 /// Decides where everything goes; touches no tensor bytes. Refuses shapes that the preset cannot take.
-shard_plan plan_shard(const std::string& input, const std::string& name, const selection& select, const format& how);
+/// `listed`, where an index gives it, names the tensors that are this file's: others in it are nobody's and left out.
+shard_plan plan_shard(const std::string& input, const std::string& name, const selection& select, const format& how,
+                      const std::set<std::string>* listed = nullptr);
 
 /// Makes the file at `path`, which must not exist. Refuses NaN and Inf unless told otherwise.
 void write_shard(shard_plan& shard, const std::string& path, const conversion& how, progress& bar);

@@ -49,7 +49,7 @@ struct block_size {
   int rows, cols;
 };
 constexpr block_size block_sizes[] = {
-    {128, 128}, {1, 32}, {1, 128}, {128, 1}, {1, fp8wire::whole}, {fp8wire::whole, fp8wire::whole}};
+    {128, 128}, {1, 32}, {32, 1}, {1, 128}, {128, 1}, {1, fp8wire::whole}, {fp8wire::whole, fp8wire::whole}};
 
 std::string text_of(block_size block) {
   if (block.rows == fp8wire::whole) return "tensor";
@@ -65,8 +65,7 @@ void find_blocks(pair_report& pair) {
   const bool bytes = pair.scale_dtype == dtype::uint8 || pair.scale_dtype == dtype::f8_e8m0;
   if (bytes || pair.scale_dtype == dtype::f32 || pair.scale_dtype == dtype::bf16) {
     for (const block_size block : block_sizes) {
-      // Bytes in blocks of 32 are microscaling; FP32 scales are not.
-      if ((block.cols == 32) != bytes && block.cols == 32) continue;
+      if (!bytes && (block.rows == 32 || block.cols == 32)) continue;  // microscaling has bytes for scales
       const i64 block_rows = fp8wire::ceil_div(rows, fp8wire::detail::block_extent(block.rows, rows));
       const i64 block_cols = fp8wire::ceil_div(cols, fp8wire::detail::block_extent(block.cols, cols));
       std::vector<i64> expected{block_rows, block_cols};

@@ -33,6 +33,11 @@ std::string fits_text(const std::vector<preset_fit>& fits) {
   return names.empty() ? "none known" : fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::string decibel_text(const deviation& measured) {
+  if (measured.elements == 0) return "nothing measured";
+  return measured.squared_error == 0.0 ? "nothing lost" : fmt::format("{:.2f} dB", measured.sqnr_db());
+}
+
 json::value strings_json(const std::vector<std::string>& strings) {
   json::value list = json::value::array();
   for (const std::string& one : strings) list.push_back(one);
@@ -182,7 +187,7 @@ std::string text_of(const inspection& found, const std::vector<pair_error>& erro
                         pair.block.empty() ? "?" : pair.block);
     if (!errors.empty())
       text += errors[i].problem.empty()
-                  ? fmt::format("  {:.2f} dB, max {:.3g}", errors[i].all.sqnr_db(), errors[i].all.largest)
+                  ? fmt::format("  {}, max {:.3g}", decibel_text(errors[i].all), errors[i].all.largest)
                   : fmt::format("  not measured: {}", errors[i].problem);
     if (!pair.note.empty()) text += fmt::format("\n  note: {}", pair.note);
     if (pair.faults.all() > 0)
@@ -216,7 +221,7 @@ std::string text_of(const inspection& found, const std::vector<pair_error>& erro
         });
       first = false;
     }
-    text += fmt::format("\nagainst the original: {:.2f} dB, max error {:.3g}; byte for byte made by: {}", all.sqnr_db(),
+    text += fmt::format("\nagainst the original: {}, max error {:.3g}; byte for byte made by: {}", decibel_text(all),
                         all.largest, proven.empty() ? "none of these" : fmt::format("{}", fmt::join(proven, ", ")));
   }
   return text + "\n";

@@ -1,117 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each preset makes of a matrix, in rational numbers: written from the tools' formulas, apart from the library.
+"""What each preset makes of a dense tensor: the exact arithmetic of tests/quant/rational_test.py, block by block.
 
 Finite weights only; what NaN and Inf do is tested where the rules are.
 """
-import bisect
+import pathlib
 import struct
-from fractions import Fraction
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "quant"))
+import rational_test as exact  # noqa: E402
+
+LARGEST = {"F32": 0x7F7FFFFF, "BF16": 0x7F7F0000, "F16": 0x477FE000}
+STORED = {"F32": lambda s: struct.pack("<I", exact.to_bits(s)), "BF16": lambda s: struct.pack("<H", exact.to_bits(s) >> 16),
+          "U8": lambda s: bytes([exact.log2_down(s) + 127])}
 
 
-def f32(value):
-    """A rational number rounded to FP32, to nearest even, subnormals kept, beyond the largest to infinity."""
-    if value == 0:
-        return Fraction(0)
-    size = abs(value)
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    if Fraction(2) ** exponent > size:
-        exponent -= 1
-    step = Fraction(2) ** (max(exponent, -126) - 23)
-    rounded = round(size / step) * step  # Python rounds halves to even
-    if rounded >= Fraction(2) ** 128:
-        return float("inf") if value > 0 else float("-inf")
-    return rounded if value > 0 else -rounded
+def words(dtype, data):
+    """FP32 bits of FP32, BF16 or FP16 bytes, widened exactly."""
+    if dtype == "F32":
+        return list(struct.unpack(f"<{len(data) // 4}I", data))
+    if dtype == "BF16":
+        return [half << 16 for half in struct.unpack(f"<{len(data) // 2}H", data)]
+    values = struct.unpack(f"<{len(data) // 2}e", data)
+    return list(struct.unpack(f"<{len(values)}I", struct.pack(f"<{len(values)}f", *values)))
 
 
-def bits(value):
-    return struct.unpack("<I", struct.pack("<f", float(value)))[0]
+def code_of(name, scale, form, ties_away, m, d, bits):
+    x, sign = exact.fp32(bits & 0x7FFFFFFF), bits >> 24 & 0x80
+    if name == "flashinfer-mxfp8" and exact.subnormal(x):
+        x = exact.Fraction(0)
+    if name == "te-mxfp8-fma" and x == 0:
+        sign = 0
+    y = exact.over(x, d) if d != 1 else exact.times(x, m)
+    if name == "compressed-tensors-block" and scale == "bf16":
+        y = exact.rounded(y, 8, -133)
+    return form.code(y, ties_away) | sign
 
 
-E4M3 = [Fraction(code & 7, 512) if code < 8 else Fraction(8 + (code & 7), 8) * Fraction(2) ** ((code >> 3) - 7)
-        for code in range(127)]
-# Between two codes; a tie goes to the even code.
-MIDDLES = [(low + high) / 2 for low, high in zip(E4M3, E4M3[1:])]
-
-
-def e4m3(value, negative):
-    """The saturating code of a rational number whose sign is given apart, for -0."""
-    size = abs(value)
-    code = bisect.bisect_left(MIDDLES, size)  # MIDDLES[code - 1] < size <= MIDDLES[code]
-    if code < len(MIDDLES) and size == MIDDLES[code] and code % 2 == 1:
-        code += 1
-    return code | (0x80 if negative else 0)
-
-
-def exponent_up(value):
-    """The byte of the smallest power of two that is not below value, within 0..254."""
-    if value == 0:
-        return 0
-    exponent = value.numerator.bit_length() - value.denominator.bit_length() - 2
-    while Fraction(2) ** exponent < value:
-        exponent += 1
-    return min(max(exponent + 127, 0), 254)
-
-
-def pow2_down(value):
-    exponent = value.numerator.bit_length() - value.denominator.bit_length()
-    if Fraction(2) ** exponent > value:
-        exponent -= 1
-    return Fraction(2) ** exponent
-
-
-def vllm_block(amax, largest_input):
-    scale = f32(amax / 448) or Fraction(1)
-    return scale, lambda x: f32(x / scale)
-
-
-def te_block(amax, largest_input):
-    scale = Fraction(1) if amax == 0 else f32(448 / amax)
-    if scale == float("inf"):
-        scale = largest_input
-    return f32(1 / scale), lambda x: f32(x * scale)
-
-
-def te_block_pow2(amax, largest_input):
-    scale = Fraction(1) if amax == 0 else f32(448 / amax)
-    scale = pow2_down(largest_input if scale == float("inf") else scale)
-    return f32(1 / scale), lambda x: f32(x * scale)
-
-
-def te_mxfp8(amax, largest_input):
-    byte = exponent_up(f32(amax * f32(Fraction(1, 448))))
-    return byte, lambda x: f32(x * Fraction(2) ** (127 - byte))
-
-
-# name, scale: rule, block, default amax floor, scale dtype
-PRESETS = {
-    ("vllm-block", "fp32"): (vllm_block, (128, 128), 1e-10, "F32"),
-    ("te-block", "fp32"): (te_block, (128, 128), 0.0, "F32"),
-    ("te-block", "pow2"): (te_block_pow2, (128, 128), 0.0, "F32"),
-    ("te-mxfp8", "e8m0"): (te_mxfp8, (1, 32), 0.0, "U8"),
-}
-LARGEST = {"F32": Fraction(2) ** 128 - Fraction(2) ** 104, "BF16": Fraction(2) ** 128 - Fraction(2) ** 120, "F16": Fraction(65504)}
-
-
-def quantize(preset, values, shape, dtype, floor=None):
-    """Codes and scale bytes of a dense tensor of floats; shape has 2 or 3 extents."""
-    rule, (height, width), default, scale_dtype = PRESETS[preset]
-    floor = Fraction(struct.unpack("<f", struct.pack("<f", default if floor is None else floor))[0])
-    *batch, rows, cols = shape
-    batch = batch[0] if batch else 1
-    codes, scales = bytearray(len(values)), bytearray()
-    for b in range(batch):
+def quantize(preset, dtype, shape, data, floor=None):
+    """Codes and scale bytes. preset: {"name", "scale", "element", "block", "floor", "stored"}, floor in FP32 bits."""
+    name, scale = preset["name"], preset["scale"]
+    form = exact.E5M2 if preset["element"].startswith("e5m2") else exact.E4M3
+    height, width = map(int, preset["block"].split("x"))
+    floor = exact.fp32(preset["floor"] if floor is None else floor)
+    *batches, rows, cols = shape
+    weights, input_max = words(dtype, data), exact.fp32(LARGEST[dtype])
+    codes, scales = bytearray(len(weights)), bytearray()
+    for b in range(batches[0] if batches else 1):
         for top in range(0, rows, height):
             for left in range(0, cols, width):
-                places = [(b * rows + row) * cols + col for row in range(top, min(top + height, rows))
-                          for col in range(left, min(left + width, cols))]
-                amax = max(Fraction(max(abs(values[i]) for i in places)), floor)
-                scale, code = rule(amax, LARGEST[dtype])
-                scales += bytes([scale]) if scale_dtype == "U8" else struct.pack("<f", float(scale))
+                bottom, right = min(top + height, rows), min(left + width, cols)
+                places = [(b * rows + row) * cols + col for row in range(top, bottom) for col in range(left, right)]
+                largest = max(weights[i] & 0x7FFFFFFF for i in places)
+                if name == "nemo-block" and (bottom - top < height or right - left < width):
+                    largest = max(largest, weights[(b + 1) * rows * cols - 1] & 0x7FFFFFFF)
+                s, m, d = exact.rule(name, scale, form, max(exact.fp32(largest), floor), input_max)
+                scales += STORED[preset["stored"]](s)
                 cache = {}
                 for i in places:
-                    x = values[i]
-                    negative = struct.pack(">f", x)[0] >= 0x80
-                    if (x, negative) not in cache:
-                        cache[x, negative] = e4m3(code(Fraction(x)), negative)
-                    codes[i] = cache[x, negative]
+                    bits = weights[i]
+                    if bits not in cache:
+                        cache[bits] = code_of(name, scale, form, "ties=away" in preset["element"], m, d, bits)
+                    codes[i] = cache[bits]
     return bytes(codes), bytes(scales)
