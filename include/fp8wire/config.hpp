@@ -35,8 +35,8 @@
   }                     \
   }
 
-// SIMD code is compiled function by function, so that a plain -O2 build holds it and picks it at run time. Feature names are
-// those that g++ 11 and clang 14 both know. Device passes see none of it.
+// SIMD code is compiled function by function, so that a plain -O2 build holds it and picks at run time. Feature names
+// are those that g++ 11 and clang 14 both know. Device passes see none of it.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
 #define FP8WIRE_AVX2 __attribute__((target("avx2,fma")))
 #define FP8WIRE_AVX2_INLINE FP8WIRE_AVX2 inline __attribute__((always_inline))

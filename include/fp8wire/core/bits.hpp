@@ -37,7 +37,9 @@ FP8WIRE_HD constexpr bool is_zero(u32 bits) noexcept { return magnitude(bits) ==
 /// Neither zero, subnormal, infinite nor NaN.
 FP8WIRE_HD constexpr bool is_normal(u32 bits) noexcept { return magnitude(bits) - 0x00800000u < 0x7F000000u; }
 /// A power of two that FP32 holds as a normal number, either sign.
-FP8WIRE_HD constexpr bool is_normal_power_of_two(u32 bits) noexcept { return is_normal(bits) && (bits & 0x007FFFFFu) == 0; }
+FP8WIRE_HD constexpr bool is_normal_power_of_two(u32 bits) noexcept {
+  return is_normal(bits) && (bits & 0x007FFFFFu) == 0;
+}
 }  // namespace f32
 
 /// a * b of non-negative factors into `product`; false where it does not fit 63 bits.

@@ -61,10 +61,11 @@ enum class condition : u8 {
 
 constexpr std::string_view name_of(errc code) noexcept {
   constexpr std::string_view names[] = {
-      "ok", "bad_argument", "bad_file", "bad_header", "overflow", "wrong_dtype", "wrong_shape", "wrong_size",
-      "wrong_offset", "duplicate", "missing", "unexpected", "nonfinite", "bad_scale", "grid_mismatch",
-      "format_mismatch", "plan_mismatch", "protocol_mismatch", "out_of_order", "stale_version", "checksum", "capacity",
-      "peer_lost", "timeout", "aborted", "not_serving", "unsupported"};
+      "ok",           "bad_argument",  "bad_file",      "bad_header",      "overflow",      "wrong_dtype",
+      "wrong_shape",  "wrong_size",    "wrong_offset",  "duplicate",       "missing",       "unexpected",
+      "nonfinite",    "bad_scale",     "grid_mismatch", "format_mismatch", "plan_mismatch", "protocol_mismatch",
+      "out_of_order", "stale_version", "checksum",      "capacity",        "peer_lost",     "timeout",
+      "aborted",      "not_serving",   "unsupported"};
   return names[static_cast<int>(code)];
 }
 
@@ -93,7 +94,8 @@ struct error {
     if (broken != condition::none) text.append(name_of(broken)).append(" ");
     if (!tensor.empty()) text.append(tensor).append(": ");
     text.append(what.empty() ? std::string(name_of(code)) : what);
-    if (has_numbers) text.append(": got ").append(std::to_string(got)).append(", expected ").append(std::to_string(expected));
+    if (has_numbers)
+      text.append(": got ").append(std::to_string(got)).append(", expected ").append(std::to_string(expected));
     return text;
   }
 };
@@ -107,9 +109,9 @@ inline error make_error(errc code, std::string tensor, std::string what, i64 got
 }
 
 /// A value or the error that took its place.
-template <class T> class [[nodiscard]] result {
+template <class Value> class [[nodiscard]] result {
  public:
-  result(T value) : value_(std::move(value)) {}                        // NOLINT(google-explicit-constructor)
+  result(Value value) : value_(std::move(value)) {}                        // NOLINT(google-explicit-constructor)
   result(fp8wire::error failure) : failure_(std::move(failure)) {      // NOLINT(google-explicit-constructor)
     if (!failure_) failure_ = make_error(errc::bad_argument, "", "a result was made from an empty error");
   }
@@ -117,19 +119,19 @@ template <class T> class [[nodiscard]] result {
   explicit operator bool() const noexcept { return ok(); }
   const fp8wire::error& error() const noexcept { return failure_; }
   /// Expects: ok(). Checked: throws precondition_error.
-  T& value() & { return check(), value_; }
-  const T& value() const& { return check(), value_; }
-  T&& value() && { return check(), std::move(value_); }
-  T* operator->() { return &value(); }
-  const T* operator->() const { return &value(); }
-  T& operator*() & { return value(); }
-  const T& operator*() const& { return value(); }
+  Value& value() & { return check(), value_; }
+  const Value& value() const& { return check(), value_; }
+  Value&& value() && { return check(), std::move(value_); }
+  Value* operator->() { return &value(); }
+  const Value* operator->() const { return &value(); }
+  Value& operator*() & { return value(); }
+  const Value& operator*() const& { return value(); }
 
  private:
   void check() const {
     if (failure_) detail::raise("result: value() of a failure", static_cast<i64>(failure_.code), 0);
   }
-  T value_{};
+  Value value_{};
   fp8wire::error failure_;
 };
 

@@ -14,9 +14,11 @@ struct any_work {
 };
 }  // namespace detail
 
-/// run(n, work) calls work(0) ... work(n - 1), each once, in any order and on any thread, and returns when all returned.
-/// An optional member concurrency() says how many run at a time, so that work is cut into no more pieces than pay.
-template <class E> concept executor = requires(E& e, i64 count, const detail::any_work& work) { e.run(count, work); };
+/// run(n, work) calls work(0) ... work(n - 1), each once, in any order and on any thread, and returns when all
+/// returned. An optional member concurrency() says how many run at a time, so that work is cut into no more pieces than
+/// pay.
+template <class Executor> concept executor =
+    requires(Executor& e, i64 count, const detail::any_work& work) { e.run(count, work); };
 
 /// The calling thread, in order. interop/openmp.hpp has the parallel one.
 struct serial {

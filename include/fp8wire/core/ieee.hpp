@@ -14,7 +14,7 @@ namespace detail {
 
 struct unpacked {
   u64 significand;  // bit 23 set unless zero
-  int exponent;     // value = significand * 2^exponent
+  int exponent;  // value = significand * 2^exponent
 };
 
 FP8WIRE_HD constexpr unpacked unpack(u32 bits) noexcept {
@@ -35,7 +35,7 @@ FP8WIRE_HD constexpr u32 pack(u32 sign, u64 significand, int exponent) noexcept 
   const int shift = unit - exponent;
   if (shift <= 0) significand <<= -shift;
   else significand = shift > 63 ? 0 : shift_right_even(significand, shift);
-  // A carry out of the significand steps into the exponent field, also from subnormal to normal and from largest to Inf.
+  // A carry out of the significand steps into the exponent field, also from subnormal to normal, from largest to Inf.
   const u32 field = top < -126 ? 0 : static_cast<u32>(top + 126);
   return sign | ((field << 23) + static_cast<u32>(significand));
 }

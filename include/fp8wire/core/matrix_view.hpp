@@ -9,17 +9,19 @@
 FP8WIRE_ABI_BEGIN
 
 /// Non-owning; trivially copyable; columns are contiguous unless `col_stride` says otherwise.
-/// Shapes: batch x rows x cols elements of T. Strides: elements, may exceed the extent (padding is never read or
+/// Shapes: batch x rows x cols elements of Value. Strides: elements, may exceed the extent (padding is never read or
 /// written) and may be anything when the extent is 0 or 1.
-template <class T> struct matrix_view {
-  T* data = nullptr;
+template <class Value> struct matrix_view {
+  Value* data = nullptr;
   i64 rows = 0, cols = 0;
   i64 row_stride = 0;
   i64 batch = 1, batch_stride = 0;
   i64 col_stride = 1;
 
-  FP8WIRE_HD constexpr T& operator()(i64 row, i64 col) const noexcept { return data[row * row_stride + col * col_stride]; }
-  FP8WIRE_HD constexpr T& operator()(i64 b, i64 row, i64 col) const noexcept {
+  FP8WIRE_HD constexpr Value& operator()(i64 row, i64 col) const noexcept {
+    return data[row * row_stride + col * col_stride];
+  }
+  FP8WIRE_HD constexpr Value& operator()(i64 b, i64 row, i64 col) const noexcept {
     return data[b * batch_stride + row * row_stride + col * col_stride];
   }
   FP8WIRE_HD constexpr i64 size() const noexcept { return batch * rows * cols; }
@@ -27,29 +29,30 @@ template <class T> struct matrix_view {
   FP8WIRE_HD constexpr matrix_view slice_of(i64 b) const noexcept {
     return {data + b * batch_stride, rows, cols, row_stride, 1, 0, col_stride};
   }
-  /// To a read-only view. A template, since nvcc warns about a conversion to the class itself where T is const already.
+  /// To a read-only view. A template, since nvcc warns about a conversion to the class itself where Value is const.
   template <class Other>
-    requires std::same_as<Other, const T> && (!std::same_as<Other, T>)
+    requires std::same_as<Other, const Value> && (!std::same_as<Other, Value>)
   FP8WIRE_HD constexpr operator matrix_view<Other>() const noexcept {
     return {data, rows, cols, row_stride, batch, batch_stride, col_stride};
   }
 };
 
 /// A densely packed row-major view.
-template <class T> FP8WIRE_HD constexpr matrix_view<T> dense(T* data, i64 rows, i64 cols, i64 batch = 1) noexcept {
+template <class Value> FP8WIRE_HD constexpr matrix_view<Value> dense(Value* data, i64 rows, i64 cols,
+                                                                     i64 batch = 1) noexcept {
   return {data, rows, cols, cols, batch, rows * cols, 1};
 }
 
 namespace detail {
 
 /// Throws precondition_error on negative extents, on null data of a non-empty view, and on sizes beyond 63 bits.
-template <class T> constexpr void expect_valid(const matrix_view<T>& view, const char* what) {
+template <class Value> constexpr void expect_valid(const matrix_view<Value>& view, const char* what) {
   if (view.rows < 0) raise(what, view.rows, 0);
   if (view.cols < 0) raise(what, view.cols, 0);
   if (view.batch < 0) raise(what, view.batch, 0);
   i64 count = 0;
   if (!multiply_checked(view.batch, view.rows, count) || !multiply_checked(count, view.cols, count) ||
-      !multiply_checked(count, static_cast<i64>(sizeof(T)), count))
+      !multiply_checked(count, static_cast<i64>(sizeof(Value)), count))
     raise(what, view.rows, view.cols);
   if (count > 0 && view.data == nullptr) raise(what, 0, count);
 }

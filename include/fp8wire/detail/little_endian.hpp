@@ -8,7 +8,8 @@ FP8WIRE_ABI_BEGIN
 namespace detail {
 
 template <class Unsigned> constexpr void store_le(std::byte* to, Unsigned number) noexcept {
-  for (std::size_t i = 0; i < sizeof(Unsigned); ++i) to[i] = static_cast<std::byte>(static_cast<u64>(number) >> (8 * i) & 0xFF);
+  for (std::size_t i = 0; i < sizeof(Unsigned); ++i)
+    to[i] = static_cast<std::byte>(static_cast<u64>(number) >> (8 * i) & 0xFF);
 }
 
 template <class Unsigned> constexpr Unsigned load_le(const std::byte* from) noexcept {

@@ -121,13 +121,13 @@ template <minifloat_shape Shape, cast_policy Policy = cast_policy{}> struct mini
 
 /// Whether two formats give every finite value the same code; a fast path written for one then serves the other
 /// wherever a block holds neither NaN nor Inf and no product of it overflows FP32.
-template <class A, class B> inline constexpr bool same_for_finite = false;
-template <class A, class B>
-  requires requires { A::shape.kind, B::shape.kind, A::policy.nan, B::policy.nan; }
-inline constexpr bool same_for_finite<A, B> =
-    A::shape.exponent_bits == B::shape.exponent_bits && A::shape.mantissa_bits == B::shape.mantissa_bits &&
-    A::shape.bias == B::shape.bias && A::shape.kind == B::shape.kind && A::policy.round == B::policy.round &&
-    A::policy.beyond_largest == B::policy.beyond_largest;
+template <class One, class Other> inline constexpr bool same_for_finite = false;
+template <class One, class Other>
+  requires requires { One::shape.kind, Other::shape.kind, One::policy.nan, Other::policy.nan; }
+inline constexpr bool same_for_finite<One, Other> =
+    One::shape.exponent_bits == Other::shape.exponent_bits && One::shape.mantissa_bits == Other::shape.mantissa_bits &&
+    One::shape.bias == Other::shape.bias && One::shape.kind == Other::shape.kind &&
+    One::policy.round == Other::policy.round && One::policy.beyond_largest == Other::policy.beyond_largest;
 
 FP8WIRE_ABI_END
 #endif

@@ -43,14 +43,14 @@ template <class Map, class Matrix> struct gathered_matrix {
   constexpr i64 offset(index3 i) const noexcept { return matrix.offset({0, Map::from(rows, i.row), i.col}); }
 };
 
-template <class T> inline void copy(T* dst, const T* src, i64 count) noexcept {
-  __builtin_memcpy(static_cast<void*>(dst), src, static_cast<std::size_t>(count) * sizeof(T));
+template <class Value> inline void copy(Value* dst, const Value* src, i64 count) noexcept {
+  __builtin_memcpy(static_cast<void*>(dst), src, static_cast<std::size_t>(count) * sizeof(Value));
 }
 
 /// The columns and rows of `part` in runs of Run columns; part.col is a multiple of Run.
 /// 128 rows at a time, so that what they touch stays in the cache until it is whole.
-template <i64 Run, class From, class To, class T>
-inline void move_runs(const From& from, const T* src, const To& to, T* dst, const slice& part) noexcept {
+template <i64 Run, class From, class To, class Value>
+inline void move_runs(const From& from, const Value* src, const To& to, Value* dst, const slice& part) noexcept {
   constexpr i64 table = 32, block = 128;
   i64 from_at[table], to_at[table];
   const i64 from_first = from.offset({0, 0, 0}), to_first = to.offset({0, 0, 0});
@@ -64,8 +64,8 @@ inline void move_runs(const From& from, const T* src, const To& to, T* dst, cons
         to_at[j] = to.offset({0, 0, left + j * Run}) - to_first;
       }
       for (i64 row = top; row < bottom; ++row) {
-        const T* source = src + from.offset({0, row, 0});
-        T* target = dst + to.offset({0, row, 0});
+        const Value* source = src + from.offset({0, row, 0});
+        Value* target = dst + to.offset({0, row, 0});
         for (i64 j = 0; j < count; ++j) copy(target + to_at[j], source + from_at[j], Run);
       }
     }
@@ -78,8 +78,8 @@ inline void move_runs(const From& from, const T* src, const To& to, T* dst, cons
 
 /// Squares of Lines x Lines units of Run columns, one Line wide: one side has the units of a row side by side, the
 /// other has the units of rows r, r + row_step ... side by side. Answers the part that is moved; the edges are left.
-template <i64 Run, std::size_t Lines, class Line, class From, class To, class T>
-inline slice move_squares(const From& from, const T* src, const To& to, T* dst, i64 rows, i64 cols) noexcept {
+template <i64 Run, std::size_t Lines, class Line, class From, class To, class Value>
+inline slice move_squares(const From& from, const Value* src, const To& to, Value* dst, i64 rows, i64 cols) noexcept {
   constexpr i64 size = static_cast<i64>(Lines);
   constexpr bool along_source = From::col_run > Run;
   constexpr i64 step = along_source ? To::row_step : From::row_step, band = step * size, block = 128 / band * band;
@@ -116,8 +116,8 @@ inline slice move_squares(const From& from, const T* src, const To& to, T* dst, 
 }
 
 /// All live elements of a rows x cols matrix; padding on neither side is read or written.
-template <class From, class To, class T>
-inline void move_matrix(const From& from, const T* src, const To& to, T* dst, i64 rows, i64 cols) noexcept {
+template <class From, class To, class Value>
+inline void move_matrix(const From& from, const Value* src, const To& to, Value* dst, i64 rows, i64 cols) noexcept {
   constexpr i64 run = From::col_run < To::col_run ? From::col_run : To::col_run;
   if constexpr (run == whole_run) {
     for (i64 row = 0; row < rows; ++row) copy(dst + to.offset({0, row, 0}), src + from.offset({0, row, 0}), cols);
@@ -132,7 +132,7 @@ inline void move_matrix(const From& from, const T* src, const To& to, T* dst, i6
       if (map::stored_rows(rows) == rows)
         return move_matrix(from.inner(), src, gathered_matrix<map, To>{to, rows}, dst, rows, cols);
     }
-    constexpr i64 bytes = run * static_cast<i64>(sizeof(T)), size = bytes == 1 ? 8 : 4;
+    constexpr i64 bytes = run * static_cast<i64>(sizeof(Value)), size = bytes == 1 ? 8 : 4;
     constexpr bool crossed =
         (From::col_run >= size * run && To::row_run >= size) || (To::col_run >= size * run && From::row_run >= size);
     slice moved{};

@@ -8,25 +8,25 @@
 FP8WIRE_ABI_BEGIN
 namespace detail {
 
-template <class T> inline void fill(T* data, i64 count, u32 bits) noexcept {
-  static_assert(sizeof(T) <= 4 && std::is_trivially_copyable_v<T>,
+template <class Value> inline void fill(Value* data, i64 count, u32 bits) noexcept {
+  static_assert(sizeof(Value) <= 4 && std::is_trivially_copyable_v<Value>,
                 "relayout: an element of codes or scales is trivially copyable and has at most 4 bytes");
-  if constexpr (sizeof(T) == 1) {
+  if constexpr (sizeof(Value) == 1) {
     __builtin_memset(static_cast<void*>(data), static_cast<int>(bits & 0xFF), static_cast<std::size_t>(count));
   } else {
-    for (i64 i = 0; i < count; ++i) __builtin_memcpy(static_cast<void*>(data + i), &bits, sizeof(T));
+    for (i64 i = 0; i < count; ++i) __builtin_memcpy(static_cast<void*>(data + i), &bits, sizeof(Value));
   }
 }
 
 /// Every matrix of a batch into a layout, its padding first where it has any.
-template <class From, class To, class In, class T>
-inline void move_batch(const From& from, const In* src, i64 batch_stride, const laid_out<To, T>& target) noexcept {
+template <class From, class To, class In, class Value>
+inline void move_batch(const From& from, const In* src, i64 batch_stride, const laid_out<To, Value>& target) noexcept {
   const laid_matrix<To> to{{1, target.rows, target.cols}};
   const i64 matrix = to.mapping.size();
   for (i64 b = 0; b < target.batch; ++b) {
-    T* out = target.data + b * matrix;
+    Value* out = target.data + b * matrix;
     if (matrix != target.rows * target.cols) fill(out, matrix, To::padding_bits);
-    move_matrix(from, static_cast<const T*>(src + b * batch_stride), to, out, target.rows, target.cols);
+    move_matrix(from, static_cast<const Value*>(src + b * batch_stride), to, out, target.rows, target.cols);
   }
 }
 
@@ -38,18 +38,18 @@ inline void expect_apart(const void* a, i64 a_bytes, const void* b, i64 b_bytes)
           first < second ? a_bytes : -b_bytes);
 }
 
-template <class A, class B> constexpr void expect_same_shape(const A& a, const B& b) {
+template <class One, class Other> constexpr void expect_same_shape(const One& a, const Other& b) {
   expect_equal(b.batch, a.batch, "relayout: batches of source and target differ");
   expect_equal(b.rows, a.rows, "relayout: rows of source and target differ");
   expect_equal(b.cols, a.cols, "relayout: cols of source and target differ");
 }
 
 /// Bytes from the first to the last element of a view.
-template <class T> constexpr i64 span_bytes(const matrix_view<T>& view) noexcept {
+template <class Value> constexpr i64 span_bytes(const matrix_view<Value>& view) noexcept {
   if (view.size() == 0) return 0;
   const i64 last =
       (view.batch - 1) * view.batch_stride + (view.rows - 1) * view.row_stride + (view.cols - 1) * view.col_stride;
-  return (last + 1) * static_cast<i64>(sizeof(T));
+  return (last + 1) * static_cast<i64>(sizeof(Value));
 }
 
 }  // namespace detail
@@ -59,9 +59,9 @@ template <class T> constexpr i64 span_bytes(const matrix_view<T>& view) noexcept
 /// target has padding, it is written twice.
 /// Expects (checked): shapes that both layouts take, no overlap. Throws precondition_error.
 /// Threads: no shared state; disjoint targets may run concurrently, the experts of a batch for instance.
-template <layout From, layout To, class In, class T>
-  requires std::same_as<std::remove_const_t<In>, T>
-void relayout(laid_out<From, In> source, laid_out<To, T> target) {
+template <layout From, layout To, class In, class Value>
+  requires std::same_as<std::remove_const_t<In>, Value>
+void relayout(laid_out<From, In> source, laid_out<To, Value> target) {
   detail::expect_valid(source);
   detail::expect_valid(target);
   detail::expect_same_shape(source, target);
@@ -71,9 +71,9 @@ void relayout(laid_out<From, In> source, laid_out<To, T> target) {
 }
 
 /// The same from a row-major view with strides; nothing between its rows is read.
-template <layout To, class In, class T>
-  requires std::same_as<std::remove_const_t<In>, T>
-void relayout(matrix_view<In> source, laid_out<To, T> target) {
+template <layout To, class In, class Value>
+  requires std::same_as<std::remove_const_t<In>, Value>
+void relayout(matrix_view<In> source, laid_out<To, Value> target) {
   detail::expect_valid(source, "relayout: source");
   detail::expect_valid(target);
   detail::expect_same_shape(source, target);
@@ -84,9 +84,9 @@ void relayout(matrix_view<In> source, laid_out<To, T> target) {
 }
 
 /// The way back, into a row-major view with strides; nothing between its rows is written. Crops all padding.
-template <layout From, class In, class T>
-  requires std::same_as<std::remove_const_t<In>, T>
-void relayout(laid_out<From, In> source, matrix_view<T> target) {
+template <layout From, class In, class Value>
+  requires std::same_as<std::remove_const_t<In>, Value>
+void relayout(laid_out<From, In> source, matrix_view<Value> target) {
   detail::expect_valid(source);
   detail::expect_valid(target, "relayout: target");
   detail::expect_same_shape(source, target);
@@ -94,8 +94,8 @@ void relayout(laid_out<From, In> source, matrix_view<T> target) {
   const detail::laid_matrix<From> from{{1, source.rows, source.cols}};
   const i64 row = target.row_stride, col = target.col_stride;
   for (i64 b = 0; b < source.batch; ++b) {
-    const T* in = source.data + b * from.mapping.size();
-    T* out = target.data + b * target.batch_stride;
+    const Value* in = source.data + b * from.mapping.size();
+    Value* out = target.data + b * target.batch_stride;
     if (col == 1)
       detail::move_matrix(from, in, detail::strided_matrix<whole_run>{row, 1}, out, source.rows, source.cols);
     else detail::move_matrix(from, in, detail::strided_matrix<1>{row, col}, out, source.rows, source.cols);
@@ -103,10 +103,10 @@ void relayout(laid_out<From, In> source, matrix_view<T> target) {
 }
 
 /// Bytes of scratch that relayout_in_place needs for matrices of rows x cols, whatever the batch: one matrix.
-template <class T> constexpr i64 relayout_scratch_bytes(i64 rows, i64 cols) {
+template <class Value> constexpr i64 relayout_scratch_bytes(i64 rows, i64 cols) {
   const shape_check shape = row_major::accepts(1, rows, cols);
   if (!shape.ok()) detail::raise(shape.what, shape.got, shape.expected);
-  return rows * cols * static_cast<i64>(sizeof(T));
+  return rows * cols * static_cast<i64>(sizeof(Value));
 }
 
 /// Rearranges a buffer where it lies and returns it under its new type; the old one names bytes that are gone.
@@ -114,10 +114,10 @@ template <class T> constexpr i64 relayout_scratch_bytes(i64 rows, i64 cols) {
 /// Into the layout it already has: nothing happens.
 /// Expects (checked): neither layout has padding for this shape, so that one is a permutation of the other; the scratch
 /// lies outside the buffer. Throws precondition_error. Threads: scratch belongs to the call.
-template <layout To, layout From, class T>
-  requires(!std::is_const_v<T>)
-laid_out<To, T> relayout_in_place(laid_out<From, T> buffer, T* scratch) {
-  const laid_out<To, T> target{buffer.data, buffer.batch, buffer.rows, buffer.cols};
+template <layout To, layout From, class Value>
+  requires(!std::is_const_v<Value>)
+laid_out<To, Value> relayout_in_place(laid_out<From, Value> buffer, Value* scratch) {
+  const laid_out<To, Value> target{buffer.data, buffer.batch, buffer.rows, buffer.cols};
   detail::expect_valid(buffer);
   detail::expect_valid(target);
   const i64 matrix = buffer.rows * buffer.cols, live = buffer.batch * matrix;
@@ -125,13 +125,13 @@ laid_out<To, T> relayout_in_place(laid_out<From, T> buffer, T* scratch) {
   detail::expect_equal(target.size(), live, "relayout_in_place: the target layout has padding");
   if constexpr (!std::same_as<From, To>) {
     if (live > 0 && scratch == nullptr) detail::raise("relayout_in_place: there is no scratch", 0, matrix);
-    detail::expect_apart(buffer.data, buffer.size_bytes(), scratch, matrix * static_cast<i64>(sizeof(T)));
+    detail::expect_apart(buffer.data, buffer.size_bytes(), scratch, matrix * static_cast<i64>(sizeof(Value)));
     const detail::laid_matrix<From> from{{1, buffer.rows, buffer.cols}};
     const detail::laid_matrix<To> to{{1, buffer.rows, buffer.cols}};
     for (i64 b = 0; b < buffer.batch; ++b) {
-      T* data = buffer.data + b * matrix;
-      detail::copy(scratch, static_cast<const T*>(data), matrix);
-      detail::move_matrix(from, static_cast<const T*>(scratch), to, data, buffer.rows, buffer.cols);
+      Value* data = buffer.data + b * matrix;
+      detail::copy(scratch, static_cast<const Value*>(data), matrix);
+      detail::move_matrix(from, static_cast<const Value*>(scratch), to, data, buffer.rows, buffer.cols);
     }
   }
   return target;

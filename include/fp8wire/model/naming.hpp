@@ -9,19 +9,20 @@
 
 FP8WIRE_ABI_BEGIN
 
-/// Suffixes for the two kinds of scales. For `X.weight` the suffix replaces `.weight`; for any other name it is appended
+/// Suffixes for the two kinds of scales. For `X.weight` the suffix replaces `.weight`; to any other name it is added
 /// with an underscore in place of the dot and without "weight" (transformers' fused experts: gate_up_proj_scale_inv).
 struct naming {
-  std::string_view id;            // as --naming takes it
+  std::string_view id;  // as --naming takes it
   std::string_view block_suffix;  // FP32 and BF16 block scales: ".weight_scale_inv"
-  std::string_view mx_suffix;     // E8M0 scales of MXFP8
+  std::string_view mx_suffix;  // E8M0 scales of MXFP8
   dtype mx_dtype = dtype::uint8;  // how E8M0 bytes are labelled; U8 is what every loader accepts
 
   /// The scale's name for a weight's name.
   std::string scale_of(std::string_view weight, bool microscaling) const {
     constexpr std::string_view dot_weight = ".weight";
     const std::string_view suffix = microscaling ? mx_suffix : block_suffix;
-    if (weight.ends_with(dot_weight)) return std::string(weight.substr(0, weight.size() - dot_weight.size())).append(suffix);
+    if (weight.ends_with(dot_weight))
+      return std::string(weight.substr(0, weight.size() - dot_weight.size())).append(suffix);
     return std::string(weight).append("_").append(suffix.substr(dot_weight.size() + 1));
   }
   /// Whether `name` could be a scale under this naming; `weight` becomes the weight's name.

@@ -36,7 +36,7 @@ inline result<matrix_extents> extents_of(std::string_view weight, const std::vec
 }
 
 /// Converter, planner, receiver and engine configuration all read names, dtypes and shapes from here, so that they
-/// cannot disagree. `Naming` is one of `namings`, or any object with static storage where the naming is chosen at run time.
+/// cannot disagree. `Naming` is one of `namings`, or any object with static storage where it is chosen at run time.
 template <any_recipe Recipe, const naming& Naming, class Layout = canonical_layout> struct wire_format {
   using recipe = Recipe;
   using layout = Layout;
@@ -55,7 +55,9 @@ template <any_recipe Recipe, const naming& Naming, class Layout = canonical_layo
     return text;
   }
   /// Grid id, naming and layout in one number.
-  static constexpr u64 id(float amax_floor = Recipe::num.amax_floor) noexcept { return hash(encoding(amax_floor).view()); }
+  static constexpr u64 id(float amax_floor = Recipe::num.amax_floor) noexcept {
+    return hash(encoding(amax_floor).view());
+  }
 
   /// Whether a weight of that shape can be sent at all; MXFP8 wants whole blocks in every row.
   static error check(std::string_view weight, const std::vector<i64>& shape) {
@@ -86,10 +88,11 @@ template <any_recipe Recipe, const naming& Naming, class Layout = canonical_layo
 
 /// Anything with the members of a wire_format.
 template <class Wire>
-concept any_wire_format = any_recipe<typename Wire::recipe> && requires(std::string_view weight, const std::vector<i64>& shape) {
-  { Wire::id(0.0f) } -> std::same_as<u64>;
-  { Wire::tensors(weight, shape) } -> std::same_as<result<std::vector<tensor_spec>>>;
-};
+concept any_wire_format =
+    any_recipe<typename Wire::recipe> && requires(std::string_view weight, const std::vector<i64>& shape) {
+      { Wire::id(0.0f) } -> std::same_as<u64>;
+      { Wire::tensors(weight, shape) } -> std::same_as<result<std::vector<tensor_spec>>>;
+    };
 
 FP8WIRE_ABI_END
 #endif

@@ -19,10 +19,10 @@ template <int Rows, int Cols> struct block {
   static constexpr int rows = Rows, cols = Cols;
 };
 
-template <class B>
+template <class Block>
 concept block_shape = requires {
-  { B::rows } -> std::convertible_to<int>;
-  { B::cols } -> std::convertible_to<int>;
+  { Block::rows } -> std::convertible_to<int>;
+  { Block::cols } -> std::convertible_to<int>;
 };
 
 namespace detail {

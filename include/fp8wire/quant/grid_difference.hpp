@@ -24,10 +24,10 @@ struct grid_differences {
 /// in: batch x rows x cols of float, bf16 or fp16, any strides. floor_a, floor_b: finite, >= 0.
 /// Scales of different encodings are compared as numbers (a NaN equals a NaN), codes as bytes.
 /// Throws: precondition_error on an invalid view. Threads: no state.
-template <any_recipe A, any_recipe B, class In>
-constexpr grid_differences grid_difference(matrix_view<const In> in, float floor_a = A::num.amax_floor,
-                                           float floor_b = B::num.amax_floor) {
-  static_assert(A::block::rows == B::block::rows && A::block::cols == B::block::cols,
+template <any_recipe First, any_recipe Second, class In>
+constexpr grid_differences grid_difference(matrix_view<const In> in, float floor_a = First::num.amax_floor,
+                                           float floor_b = Second::num.amax_floor) {
+  static_assert(First::block::rows == Second::block::rows && First::block::cols == Second::block::cols,
                 "grid_difference compares recipes of one block shape: give both the same block<Rows, Cols>");
   detail::expect_valid(in, "grid_difference: extents must be >= 0, fit 63 bits and have data");
   grid_differences found;
@@ -42,21 +42,22 @@ constexpr grid_differences grid_difference(matrix_view<const In> in, float floor
   if (in.rows == 0 || in.cols == 0) return found;
   for (i64 b = 0; b < in.batch; ++b) {
     const matrix_view<const In> matrix = in.slice_of(b);
-    for (i64 block_row = 0; block_row < scale_rows<typename A::block>(in.rows); ++block_row) {
-      for (i64 block_col = 0; block_col < scale_cols<typename A::block>(in.cols); ++block_col) {
+    for (i64 block_row = 0; block_row < scale_rows<typename First::block>(in.rows); ++block_row) {
+      for (i64 block_col = 0; block_col < scale_cols<typename First::block>(in.cols); ++block_col) {
         bool nonfinite = false;
-        const slice area = reference::block_area<A, In>(matrix, block_row, block_col);
+        const slice area = reference::block_area<First, In>(matrix, block_row, block_col);
         const auto scale_a =
-            reference::block_scale<A, In>(reference::block_amax<A, In>(matrix, area, nonfinite), floor_a);
+            reference::block_scale<First, In>(reference::block_amax<First, In>(matrix, area, nonfinite), floor_a);
         const auto scale_b =
-            reference::block_scale<B, In>(reference::block_amax<B, In>(matrix, area, nonfinite), floor_b);
+            reference::block_scale<Second, In>(reference::block_amax<Second, In>(matrix, area, nonfinite), floor_b);
         const bool same_scale = number(scale_a.stored) == number(scale_b.stored);
         if (!same_scale) note(b, area.row, area.col);
         i64 codes = 0;
         for (i64 row = area.row; row < area.row + area.rows; ++row) {
           for (i64 col = area.col; col < area.col + area.cols; ++col) {
             const In weight = matrix(row, col);
-            if (reference::encode<A, In>(weight, scale_a.operand) == reference::encode<B, In>(weight, scale_b.operand))
+            if (reference::encode<First, In>(weight, scale_a.operand) ==
+                reference::encode<Second, In>(weight, scale_b.operand))
               continue;
             ++codes;
             note(b, row, col);

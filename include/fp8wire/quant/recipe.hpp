@@ -57,9 +57,9 @@ template <class Element, class Block, class Rule, numerics Numerics = numerics{}
   static constexpr numerics num = Numerics;
 };
 
-template <class R>
-concept any_recipe = element_format<typename R::element> && block_shape<typename R::block> &&
-                     scale_rule<typename R::rule> && requires { numerics{R::num}; };
+template <class Recipe>
+concept any_recipe = element_format<typename Recipe::element> && block_shape<typename Recipe::block> &&
+                     scale_rule<typename Recipe::rule> && requires { numerics{Recipe::num}; };
 
 /// What a recipe's rule is told about its element and the input type.
 template <any_recipe Recipe, class In> FP8WIRE_HD constexpr limits limits_of() noexcept {

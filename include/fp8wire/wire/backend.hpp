@@ -26,18 +26,19 @@ struct quantize_job {
 /// quantize: weights into a slot (template over recipe and input). copy: bytes that are ready into a slot.
 /// seal: everything enqueued so far is on the stream when it returns. collect: waits for the stream; then sums() and
 /// statuses() hold. Expects: collect once an update, after every piece was written.
-template <class B, class Recipe, class Stream>
-concept sender_backend = requires(B& b, const B& c, std::size_t n, const quantize_job& job, matrix_view<const bf16> in,
-                                  pair_view<Recipe> out, matrix_view<const u8> bytes, u32 piece, u8* to, Stream s) {
-  b.prepare(n, n);
-  b.begin();
-  { b.template quantize<Recipe>(job, in, out, 0.0f, s) } -> std::same_as<error>;
-  { b.copy(piece, to, bytes, s) } -> std::same_as<error>;
-  { b.seal(s) } -> std::same_as<error>;
-  { b.collect(s) } -> std::same_as<error>;
-  { c.sums() } -> std::same_as<std::span<const u64>>;
-  { c.statuses() } -> std::same_as<std::span<const i64>>;
-};
+template <class Backend, class Recipe, class Stream>
+concept sender_backend =
+    requires(Backend& b, const Backend& c, std::size_t n, const quantize_job& job, matrix_view<const bf16> in,
+             pair_view<Recipe> out, matrix_view<const u8> bytes, u32 piece, u8* to, Stream s) {
+      b.prepare(n, n);
+      b.begin();
+      { b.template quantize<Recipe>(job, in, out, 0.0f, s) } -> std::same_as<error>;
+      { b.copy(piece, to, bytes, s) } -> std::same_as<error>;
+      { b.seal(s) } -> std::same_as<error>;
+      { b.collect(s) } -> std::same_as<error>;
+      { c.sums() } -> std::same_as<std::span<const u64>>;
+      { c.statuses() } -> std::same_as<std::span<const i64>>;
+    };
 
 /// On the host, block rows shared out by an executor.
 template <executor Executor = serial> class host_backend {

@@ -193,16 +193,17 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
   struct pair_cut {
     u32 piece = 0;
     i64 batch = 0, matrices = 0, row = 0, rows = 0, scale_row = 0, scale_rows = 0, index_base = 0;
-    template <class T> static matrix_view<T> cut(matrix_view<T> all, i64 b, i64 count, i64 first, i64 height) noexcept {
+    template <class Value> static matrix_view<Value> cut(matrix_view<Value> all, i64 b, i64 count, i64 first,
+                                                         i64 height) noexcept {
       all.data += b * all.batch_stride + first * all.row_stride;
       all.batch = count;
       all.rows = height;
       return all;
     }
-    template <class T> matrix_view<T> of(matrix_view<T> all) const noexcept {
+    template <class Value> matrix_view<Value> of(matrix_view<Value> all) const noexcept {
       return all.size() == 0 ? all : cut(all, batch, matrices, row, rows);
     }
-    template <class T> matrix_view<T> of_scales(matrix_view<T> all) const noexcept {
+    template <class Value> matrix_view<Value> of_scales(matrix_view<Value> all) const noexcept {
       return all.size() == 0 ? all : cut(all, batch, matrices, scale_row, scale_rows);
     }
   };

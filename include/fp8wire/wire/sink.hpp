@@ -29,16 +29,16 @@ struct piece_report {
 /// reports: one for each piece of the plan, after everything enqueued; the update's only sync.
 /// finalize: derives what the engine needs beyond the bytes (swizzled scales and the like); once per version.
 /// publish: from here on the new version serves. discard: the update's bytes are worthless; staged sinks serve on.
-template <class S>
-concept sink =
-    requires(S& s, const S& c, u32 piece, std::span<const std::byte> bytes, typename S::stream stream, u64 version) {
-      { c.mode() } noexcept -> std::same_as<commit_mode>;
-      { s.write(piece, bytes, stream) } -> std::same_as<error>;
-      { s.reports(stream) } -> std::same_as<result<std::span<const piece_report>>>;
-      { s.finalize(stream) } -> std::same_as<error>;
-      { s.publish(version) } noexcept -> std::same_as<void>;
-      { s.discard() } noexcept -> std::same_as<void>;
-    };
+template <class Sink>
+concept sink = requires(Sink& s, const Sink& c, u32 piece, std::span<const std::byte> bytes,
+                        typename Sink::stream stream, u64 version) {
+  { c.mode() } noexcept -> std::same_as<commit_mode>;
+  { s.write(piece, bytes, stream) } -> std::same_as<error>;
+  { s.reports(stream) } -> std::same_as<result<std::span<const piece_report>>>;
+  { s.finalize(stream) } -> std::same_as<error>;
+  { s.publish(version) } noexcept -> std::same_as<void>;
+  { s.discard() } noexcept -> std::same_as<void>;
+};
 
 FP8WIRE_ABI_END
 #endif

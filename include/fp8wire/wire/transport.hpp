@@ -23,27 +23,28 @@ struct host_stream {};
 /// publish: the work on `stream` that wrote it comes first, then all engines may read it. Buffers are published in the
 /// order of the plan. broadcast: one message to all engines, in order with published frames.
 /// receive: the next message of any engine and which one sent it; `into.payload` keeps its capacity.
-template <class T>
-concept publisher =
-    requires(T& t, u32 buffer, const frame& f, const message& m, message& into, int& engine, typename T::stream s) {
-      { t.engines() } -> std::same_as<int>;
-      { t.acquire(buffer, s) } -> std::same_as<result<std::span<std::byte>>>;
-      { t.publish(f, s) } -> std::same_as<error>;
-      { t.broadcast(m) } -> std::same_as<error>;
-      { t.receive(into, engine) } -> std::same_as<error>;
-    };
+template <class Transport>
+concept publisher = requires(Transport& t, u32 buffer, const frame& f, const message& m, message& into, int& engine,
+                             typename Transport::stream s) {
+  { t.engines() } -> std::same_as<int>;
+  { t.acquire(buffer, s) } -> std::same_as<result<std::span<std::byte>>>;
+  { t.publish(f, s) } -> std::same_as<error>;
+  { t.broadcast(m) } -> std::same_as<error>;
+  { t.receive(into, engine) } -> std::same_as<error>;
+};
 
 /// An engine's half.
 /// receive: the next message, frames among them (kind data). bytes: what a frame announced, valid until its release;
 /// work that `stream` is given after the call sees them. release: after the work on `stream` that read them; every
 /// frame is released once, used or not. reply: one message to the learner.
-template <class T>
-concept subscriber = requires(T& t, const frame& f, const message& m, message& into, typename T::stream s) {
-  { t.receive(into) } -> std::same_as<error>;
-  { t.bytes(f, s) } -> std::same_as<result<std::span<const std::byte>>>;
-  { t.release(f, s) } -> std::same_as<error>;
-  { t.reply(m) } -> std::same_as<error>;
-};
+template <class Transport>
+concept subscriber =
+    requires(Transport& t, const frame& f, const message& m, message& into, typename Transport::stream s) {
+      { t.receive(into) } -> std::same_as<error>;
+      { t.bytes(f, s) } -> std::same_as<result<std::span<const std::byte>>>;
+      { t.release(f, s) } -> std::same_as<error>;
+      { t.reply(m) } -> std::same_as<error>;
+    };
 
 FP8WIRE_ABI_END
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Walks a tensor in bands of block rows and lets a kernel see and cast its rows, each byte read from memory once.
 ///
-/// A band's codes need its maxima, so that every element is needed twice. The maxima of a band are gathered while the band
-/// before it is cast: row by row the one waits for memory and the other, whose rows are still in cache, computes.
+/// A band's codes need its maxima, so that every element is needed twice. The maxima of a band are gathered while the
+/// band before it is cast: row by row the one waits for memory and the other, whose rows are still in cache, computes.
 #ifndef FP8WIRE_QUANT_HOST_BANDS_HPP
 #define FP8WIRE_QUANT_HOST_BANDS_HPP
 #include <fp8wire/quant/host/block_state.hpp>
@@ -26,8 +26,8 @@ template <any_recipe Recipe, class In> struct host_job {
 };
 
 /// Whether stores that bypass the caches pay: they do for output that no cache would keep, and want whole vectors.
-template <class T> bool streams(const matrix_view<T>& out, i64 alignment) noexcept {
-  constexpr i64 large = i64{1} << 20, bytes = static_cast<i64>(sizeof(T));
+template <class Value> bool streams(const matrix_view<Value>& out, i64 alignment) noexcept {
+  constexpr i64 large = i64{1} << 20, bytes = static_cast<i64>(sizeof(Value));
   const auto address = static_cast<i64>(reinterpret_cast<std::uintptr_t>(out.data) & 0xFF);
   return out.size() * bytes >= large && address % alignment == 0 && out.row_stride * bytes % alignment == 0 &&
          out.batch_stride * bytes % alignment == 0;
@@ -130,7 +130,8 @@ template <class Kernel> struct bands {
     const i64 left = work.in.rows - band % work.scales.rows * work.band_rows();
     return left < work.band_rows() ? left : work.band_rows();
   }
-  template <class T> static T* row_at(const job& work, const matrix_view<T>& view, i64 band, i64 r) noexcept {
+  template <class Value> static Value* row_at(const job& work, const matrix_view<Value>& view, i64 band,
+                                              i64 r) noexcept {
     return view.data + band / work.scales.rows * view.batch_stride +
            (band % work.scales.rows * work.band_rows() + r) * view.row_stride;
   }

@@ -7,13 +7,13 @@
 FP8WIRE_ABI_BEGIN
 
 /// A preset is a struct with these members; `scale` tells variants of one name apart ("fp32", "pow2", "e8m0").
-template <class P>
-concept preset = any_recipe<typename P::recipe> && requires {
-  { P::name } -> std::convertible_to<std::string_view>;    // as --recipe takes it: lower case, hyphens
-  { P::scale } -> std::convertible_to<std::string_view>;
-  { P::naming } -> std::convertible_to<std::string_view>;  // the naming it travels under unless told otherwise
-  { P::source } -> std::convertible_to<std::string_view>;  // tool, file and commit
-  { P::modelled } -> std::convertible_to<bool>;            // true until a run on a GPU has confirmed the bytes
+template <class Preset>
+concept preset = any_recipe<typename Preset::recipe> && requires {
+  { Preset::name } -> std::convertible_to<std::string_view>;    // as --recipe takes it: lower case, hyphens
+  { Preset::scale } -> std::convertible_to<std::string_view>;
+  { Preset::naming } -> std::convertible_to<std::string_view>;  // the naming it travels under unless told otherwise
+  { Preset::source } -> std::convertible_to<std::string_view>;  // tool, file and commit
+  { Preset::modelled } -> std::convertible_to<bool>;            // true until a run on a GPU has confirmed the bytes
 };
 
 namespace presets {
