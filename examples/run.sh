@@ -8,6 +8,6 @@ cd "$(dirname "$0")/.."
 
 # shellcheck disable=SC2086  # lists of words
 install_missing $program_packages
-configure build -Dtests=disabled -Dexamples=enabled
+configure build -Dtests=disabled -Dexamples=enabled -Dbench=disabled
 meson compile -C build
 [ "${1-}" != --build-only ] || exit 0

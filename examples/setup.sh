@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by examples/run.sh and tests/run.sh: installs what is missing, configures a build folder. Needs: cd to the project.
+# Sourced by examples/run.sh and tests/run.sh from the project's folder: installs what is missing, configures a build.
 
 die() {
   echo "$*" >&2
@@ -42,7 +42,7 @@ Installing them needs root or sudo, and neither is here. As root:  apt-get insta
   echo "Installing:$packages"
   log=$(mktemp)
   # A package list that cannot be refreshed may still be good enough.
-  $as_root apt-get update >"$log" 2>&1 || echo 'apt-get update failed; going on with the package lists that are here' >&2
+  $as_root apt-get update >"$log" 2>&1 || echo 'apt-get update failed; going on with the lists that are here' >&2
   # shellcheck disable=SC2086  # a list of words
   if ! $as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends $packages </dev/null >>"$log" 2>&1; then
@@ -55,7 +55,8 @@ Installing them needs root or sudo, and neither is here. As root:  apt-get insta
   [ -z "$packages" ] || die "Installed, but still not found:$packages"
 }
 
-# configure FOLDER OPTION...: a new build folder, or the old one with these options; made anew where Meson cannot reuse it.
+# configure FOLDER OPTION...: a new build folder, or the old one with these options, made anew where Meson cannot reuse
+# it.
 configure() {
   folder=$1
   shift

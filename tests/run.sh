@@ -14,8 +14,8 @@ failed=0
 skipped=0
 summary=''
 
-# leg NAME FOLDER 'ARGUMENTS OF MESON TEST' OPTION...: configures, builds, tests and counts. A leg that does not build has
-# failed once.
+# leg NAME FOLDER 'ARGUMENTS OF MESON TEST' OPTION...: configures, builds, tests and counts. A leg that does not build
+# has failed once.
 leg() {
   name=$1
   folder=$2
@@ -51,8 +51,8 @@ export ASAN_OPTIONS=halt_on_error=1
 CXX=g++
 export CXX
 leg 'g++, everything' build-tests '' "$@"
-leg 'g++ with sanitizers, unit tests' build-tests-asan '--suite unit' -Dexamples=disabled -Doptimization=1 -Ddebug=true \
-  -Db_sanitize=address,undefined -Dcpp_args=-D_GLIBCXX_ASSERTIONS "$@"
+leg 'g++ with sanitizers, unit tests' build-tests-asan '--suite unit' \
+  -Dexamples=disabled -Dbench=disabled -Doptimization=1 -Ddebug=true -Db_sanitize=address,undefined -Dcpp_args=-D_GLIBCXX_ASSERTIONS "$@"
 CXX=clang++
 leg 'clang++, build and unit tests' build-tests-clang '--suite unit --suite odr' "$@"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A user's project in each way that docs/vendoring.md shows, by the very lines it shows. Usage: consume_test.py WAY
 
-Ways: copy, subproject, pkg_config, find_package, fetch_content. Exit code 77 (skipped) where CMake or pkg-config is absent.
+Ways: copy, subproject, pkg_config, find_package, fetch_content. Exit code 77 (skipped) where a tool is absent.
 """
 import pathlib
 import shutil

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Headers on their own. Usage: headers_test.py COMPILER FLAG...
 
-Each header compiles alone and twice in a row. All that need the standard library only also compile together under macros
-that others define, and without exceptions and RTTI. What a header drags in is counted in lines, which do not vary from run
-to run as seconds do.
+Each header compiles alone and twice in a row. All that need the standard library only also compile together under
+macros that others define, and without exceptions and RTTI. What a header drags in is counted in lines, which do not
+vary from run to run as seconds do.
 """
 import pathlib
 import re
@@ -16,11 +16,13 @@ import headers as house
 
 BUDGET = {0: 15_000, 1: 15_000, 2: 15_000, 3: 17_000, 4: 28_000, 5: 28_000, 8: 30_000}
 BUDGET_OF = {"fp8wire/core/error.hpp": 28_000}
-DETAIL_BUDGET = 28_000  # private: what the lower floors pay for it shows in their own budgets
+# Vector intrinsics come as one header of the compiler's, 40 thousand lines of g++ 12 whatever is used of it. Host
+# kernels cannot do without; it is left out of the count, so that budgets still tell what else a header drags in.
+INTRINSICS = [("_mm256_add_epi32", "immintrin.h"), ("_mm_add_epi32", "emmintrin.h")]
 # What <complex.h>, <termios.h>, <sys/sysmacros.h>, windows.h, math headers and users' own code are known to define.
-HOSTILE = [*"ABCDEFGHIJKLMNOPQRSTUVWXYZ", "B0", "B1", "F0", "M1", "N1", "EPS", "small", "near", "far", "hyper", "interface",
-           "min(a, b)", "max(a, b)", "major(a)", "minor(a)", "makedev(a, b)", "IN", "OUT", "ERROR", "DEBUG", "TRUE", "FALSE",
-           "PI", "OVERFLOW", "UNDERFLOW", "DOMAIN", "CHECK", "REQUIRE", "unix", "linux"]
+HOSTILE = [*"ABCDEFGHIJKLMNOPQRSTUVWXYZ", "B0", "B1", "F0", "M1", "N1", "EPS", "small", "near", "far", "hyper",
+           "interface", "min(a, b)", "max(a, b)", "major(a)", "minor(a)", "makedev(a, b)", "IN", "OUT", "ERROR",
+           "DEBUG", "TRUE", "FALSE", "PI", "OVERFLOW", "UNDERFLOW", "DOMAIN", "CHECK", "REQUIRE", "unix", "linux"]
 
 
 def alone(command, root, header):
@@ -35,25 +37,33 @@ def alone(command, root, header):
 
 
 def hostile_unit(root):
-    """Everything at once, under macros; the standard headers come first, since they may not be included under macros."""
+    """Everything at once, under macros; first the standard headers, which nobody may include under macros."""
     free = house.dependency_free(root)
-    standard = {name for h in free for name in re.findall(r"^\s*#\s*include\s*<([a-z_]+|immintrin\.h)>",
-                                                          (root / "include" / h).read_text(encoding="utf-8"), re.MULTILINE)}
+    texts = [(root / "include" / header).read_text(encoding="utf-8") for header in free]
+    standard = set(re.findall(r"^\s*#\s*include\s*<([a-z_]+|\w+intrin\.h)>", "\n".join(texts), re.MULTILINE))
     lines = [f"#include <{name}>" for name in sorted(standard)]
     for macro in HOSTILE:
         lines += [f"#undef {macro.split('(')[0]}", f"#define {macro} ] a macro of somebody else ["]
     return "\n".join(lines + [f"#include <{h}>" for h in free]) + "\n"
 
 
-def lines_of(command, header):
+def preprocessed(command, header):
     _, text = compiler.run([*command, "-E", "-P", "-x", "c++", "-"], f"#include <{header}>\n")
-    return sum(1 for line in text.split("\n") if line.strip())
+    return text, sum(1 for line in text.split("\n") if line.strip())
+
+
+def lines_of(command, header):
+    text, lines = preprocessed(command, header)
+    for name, intrinsics in INTRINSICS:
+        if name in text:
+            return lines - preprocessed(command, intrinsics)[1]
+    return lines
 
 
 def over_budget(command, header):
-    budget = DETAIL_BUDGET if house.folder(header) == "detail" else BUDGET.get(house.floor(header))
-    budget = BUDGET_OF.get(header, budget)
-    if budget is None or header.endswith(".cuh"):
+    """detail/ is private: what it costs shows in the headers that use it."""
+    budget = BUDGET_OF.get(header, BUDGET.get(house.floor(header)))
+    if budget is None or house.folder(header) == "detail":
         return ""
     lines = lines_of(command, header)
     return f"{lines} lines after -E -P, at most {budget}" if lines > budget else ""

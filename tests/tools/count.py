@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Adds up Meson's test logs. Usage: count.py TESTLOG.JSON; prints "PASSED FAILED SKIPPED" and, on stderr, why tests skip."""
+"""Adds up Meson's test log: "PASSED FAILED SKIPPED", and on stderr why tests skip. Usage: count.py TESTLOG.JSON"""
 import json
 import pathlib
 import sys

@@ -42,12 +42,14 @@ inline int lookup(int i) {
 """
 TREE = {
     "include/fp8wire/config.hpp": header(
-        "config.hpp", "#define FP8WIRE_VERSION 203\n#define FP8WIRE_ABI v0_2\n#define FP8WIRE_ABI_BEGIN namespace fp8wire {"),
+        "config.hpp",
+        "#define FP8WIRE_VERSION 203\n#define FP8WIRE_ABI v0_2\n#define FP8WIRE_ABI_BEGIN namespace fp8wire {"),
     "include/fp8wire/core/plain.hpp": header("core/plain.hpp", "#include <cstdint>\n" + in_namespace(CLEAN)),
     "include/fp8wire/core/error.hpp": header("core/error.hpp", "#include <string>\n" + in_namespace("")),
     "include/fp8wire/quant/simd.hpp": header(
         "quant/simd.hpp", "#include <immintrin.h>\n#include <fp8wire/core/plain.hpp>\n" + in_namespace("")),
-    "include/fp8wire/io/file.hpp": header("io/file.hpp", "#include <rapidjson/reader.h>\n" + in_namespace("")),
+    "include/fp8wire/io/file.hpp": header(
+        "io/file.hpp", "#ifndef _OPENMP\n#error why\n#endif\n#include <rapidjson/reader.h>\n" + in_namespace("")),
     "include/fp8wire/detail/list.hpp": header("detail/list.hpp", "#include <vector>\n" + in_namespace("")),
     "include/fp8wire/detail/more.hpp": header(
         "detail/more.hpp", "#include <fp8wire/detail/list.hpp>\n" + in_namespace("")),
