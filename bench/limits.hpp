@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fastest streaming kernels with a given mix of reads and writes: what memory allows, to be measured beside each row.
+// The fastest streaming kernels with a given mix of reads and writes: what memory allows, to be measured beside each
+// row.
 #pragma once
 #include <cstdint>
 #include <cstring>

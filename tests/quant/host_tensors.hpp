@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of random and hostile values, and their quantization by every body compared with the definition, byte for byte.
+// Tensors of random and hostile values, and their quantization by every body compared with the definition, byte for
+// byte.
 #ifndef FP8WIRE_TESTS_QUANT_HOST_TENSORS_HPP
 #define FP8WIRE_TESTS_QUANT_HOST_TENSORS_HPP
 #include <doctest/doctest.h>

@@ -2,17 +2,15 @@
 /// An executor that shares pieces of host work among OpenMP threads.
 #ifndef FP8WIRE_INTEROP_OPENMP_HPP
 #define FP8WIRE_INTEROP_OPENMP_HPP
-#if !defined(_OPENMP)
-#error "fp8wire/interop/openmp.hpp needs OpenMP: compile and link with -fopenmp"
-#endif
 #include <omp.h>
 
 #include <fp8wire/core/executor.hpp>
 
 FP8WIRE_ABI_BEGIN
 
-/// run(count, work) on `threads` OpenMP threads, 0 meaning omp_get_max_threads(). Pieces go to whoever is free, so that a
-/// thread that the system holds up is helped. Inside a parallel region it is serial unless nesting is on.
+/// run(count, work) on `threads` OpenMP threads, 0 meaning omp_get_max_threads(); needs -fopenmp.
+/// Pieces go to whoever is free, so that a thread that the system holds up is helped. Inside a parallel region it is
+/// serial unless nesting is on.
 struct openmp {
   int threads = 0;
 

@@ -6,7 +6,8 @@
 
 FP8WIRE_ABI_BEGIN
 
-/// What a quantizer says about a tensor: the logical index (batch, row, col in row-major order) of the first NaN or Inf.
+/// What a quantizer says about a tensor: the logical index (batch, row, col in row-major order) of the first NaN or
+/// Inf.
 struct status {
   i64 first_nonfinite = -1;
   constexpr bool finite() const noexcept { return first_nonfinite < 0; }
@@ -48,13 +49,13 @@ template <class In> constexpr i64 first_nonfinite(const matrix_view<const In>& i
 
 /// Quantizes a batch of matrices with one recipe. Cost: two reads of the weights, one write of the codes.
 /// in: batch x rows x cols of float, bf16 or fp16, any strides. out.codes: the same shape, one byte each. out.scales:
-/// batch x scale_rows x scale_cols, float, bf16 or e8m0. amax_floor: finite, >= 0. executor: serial, or interop/openmp.hpp.
-/// body: which instructions do it; every one gives the same bytes.
-/// Expects: shapes agree, outputs overlap nothing (overlap is unchecked). Throws: precondition_error, before any write.
-/// NaN, Inf, zero blocks, -0: as the recipe's rule says; bytes are always written, and the status tells where the first
-/// NaN or Inf lies, so that the caller can refuse the tensor. Empty tensors are fine. Ragged edges: `numerics::edge`.
-/// Exact: the bytes of the tool that the preset names, see quant/presets; no compiler flag, FTZ or DAZ changes them.
-/// Threads: no shared state; disjoint outputs may run concurrently.
+/// batch x scale_rows x scale_cols, float, bf16 or e8m0. amax_floor: finite, >= 0. executor: serial, or
+/// interop/openmp.hpp. body: which instructions do it; every one gives the same bytes. Expects: shapes agree, outputs
+/// overlap nothing (overlap is unchecked). Throws: precondition_error, before any write. NaN, Inf, zero blocks, -0: as
+/// the recipe's rule says; bytes are always written, and the status tells where the first NaN or Inf lies, so that the
+/// caller can refuse the tensor. Empty tensors are fine. Ragged edges: `numerics::edge`. Exact: the bytes of the tool
+/// that the preset names, see quant/presets; no compiler flag, FTZ or DAZ changes them. Threads: no shared state;
+/// disjoint outputs may run concurrently.
 template <any_recipe Recipe, class In, executor Executor = serial>
 FP8WIRE_ALWAYS_INLINE constexpr status quantize(matrix_view<const In> in, pair_view<Recipe> out,
                                                 float amax_floor = Recipe::num.amax_floor, Executor&& run = Executor{},

@@ -2,7 +2,8 @@
 /// Rows of weights to maxima and codes with AVX2 and FMA, whatever the build flags.
 ///
 /// Everything is a static member with the target attribute: lambdas and untargeted functions cannot hold vector types.
-/// `asm("" : "+x")` keeps a product or quotient what IEEE says: g++ contracts intrinsics, -ffast-math reassociates them.
+/// `asm("" : "+x")` keeps a product or quotient what IEEE says: g++ contracts intrinsics, -ffast-math reassociates
+/// them.
 #ifndef FP8WIRE_QUANT_HOST_AVX2_HPP
 #define FP8WIRE_QUANT_HOST_AVX2_HPP
 #include <fp8wire/quant/host/octave_steps.hpp>
@@ -24,8 +25,8 @@ template <any_recipe Recipe, class In> struct avx2 {
   static constexpr i64 alignment = 32;  // of a streamed row
   static constexpr i64 ahead = 4096 / i64{sizeof(In)}, ahead_again = 1024 / i64{sizeof(In)};
 
-  /// One row of a band: maxima of `seen`, codes of `cast` with the tables of the blocks, or both interleaved, so that one
-  /// waits for memory while the other computes. `jump`: what lies between a row's end and the next row's start.
+  /// One row of a band: maxima of `seen`, codes of `cast` with the tables of the blocks, or both interleaved, so that
+  /// one waits for memory while the other computes. `jump`: what lies between a row's end and the next row's start.
   template <bool See, bool Cast, bool Stream>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, u8* codes, i64 cols, i64 block_cols,
                                                 block_state* block, i64 jump) noexcept {
@@ -101,9 +102,9 @@ template <any_recipe Recipe, class In> struct avx2 {
 
   static constexpr octave_steps steps = find_octave_steps<Recipe>();
 
-  /// Blocks of 32 BF16 elements under E8M0 scales, eight at a time in 16-bit integers: what a power of two scales keeps its
-  /// mantissa, so that a code is the magnitude less the scale's exponent, rounded to three bits. Returns how many blocks are
-  /// done: all, or those before eight that hold an amax outside [least, steps.most), which take another way.
+  /// Blocks of 32 BF16 elements under E8M0 scales, eight at a time in 16-bit integers: what a power of two scales keeps
+  /// its mantissa, so that a code is the magnitude less the scale's exponent, rounded to three bits. Returns how many
+  /// blocks are done: all, or those before eight that hold an amax outside [least, steps.most), which take another way.
   template <bool Stream>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 octaves(const In* from, u8* codes, e8m0* scales, i64 blocks,
                                                    int least) noexcept {
@@ -136,7 +137,8 @@ template <any_recipe Recipe, class In> struct avx2 {
     return block;
   }
 
-  /// Codes of `cols` elements beside those they replace: writes them and one bit an element that says whether they differ.
+  /// Codes of `cols` elements beside those they replace: writes them and one bit an element that says whether they
+  /// differ.
   template <bool Stream>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static void replace(const u8* fresh, const u8* before, u8* codes, u8* changed,
                                                     i64 cols) noexcept {
@@ -179,7 +181,8 @@ template <any_recipe Recipe, class In> struct avx2 {
     prefetch32<Hint>(at), prefetch32<Hint>(at + 32), prefetch32<Hint>(at + 64), prefetch32<Hint>(at + 96);
   }
 
-  /// Constants of the inner loops. Hidden from the compiler, which would build them anew in every round to save a register.
+  /// Constants of the inner loops. Hidden from the compiler, which would build them anew in every round to save a
+  /// register.
   struct constants {
     vector magnitude, split, nibble, raise, field, one, sign;
   };
@@ -244,7 +247,8 @@ template <any_recipe Recipe, class In> struct avx2 {
     } else if constexpr (std::same_as<In, bf16>) {
       bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(load_half(from)), 16);
     } else {
-      // Finite FP16 without F16C, whose flag clang 14 cannot ask for: rebias, and put subnormals right by a subtraction.
+      // Finite FP16 without F16C, whose flag clang 14 cannot ask for: rebias, and put subnormals right by a
+      // subtraction.
       const vector half = _mm256_cvtepu16_epi32(load_half(from));
       const vector sign = _mm256_slli_epi32(_mm256_and_si256(half, _mm256_set1_epi32(0x8000)), 16);
       const vector magnitude = _mm256_slli_epi32(_mm256_and_si256(half, _mm256_set1_epi32(0x7FFF)), 13);
@@ -261,8 +265,9 @@ template <any_recipe Recipe, class In> struct avx2 {
     return bits;
   }
 
-  /// The code of each |element|, plus `excess`, in the low 16 bits. The product's exponent, but at least that of the lowest
-  /// normal code, makes a power of two whose sum with the product has its last bit where the code has: the adder rounds.
+  /// The code of each |element|, plus `excess`, in the low 16 bits. The product's exponent, but at least that of the
+  /// lowest normal code, makes a power of two whose sum with the product has its last bit where the code has: the adder
+  /// rounds.
   static constexpr int mantissa_bits = element::shape.mantissa_bits, dropped_bits = 23 - mantissa_bits;
   static constexpr int excess = (128 - element::shape.bias) << mantissa_bits;
   FP8WIRE_AVX2_INLINE static vector code8(vector bits, __m256 operand) noexcept {
@@ -307,7 +312,8 @@ template <any_recipe Recipe, class In> struct avx2 {
     return _mm256_broadcastsi128_si256(load_half(entries));
   }
 
-  /// 32 BF16 elements by the block's table. `least` keeps the smallest half exponent field less one, zero counting as 255.
+  /// 32 BF16 elements by the block's table. `least` keeps the smallest half exponent field less one, zero counting as
+  /// 255.
   FP8WIRE_AVX2_INLINE static vector look_up32(const constants& fixed, const lookup& table, const In* from,
                                               vector& least) noexcept {
     // Lanes hold elements 0-7|16-23 and 8-15|24-31: after the unpacking of halves, bytes lie in order.
@@ -340,7 +346,8 @@ template <any_recipe Recipe, class In> struct avx2 {
       vector least = _mm256_set1_epi8(-1);
       const vector a = look_up32(fixed, table, from, least), b = look_up32(fixed, table, from + 32, least);
       const vector c = look_up32(fixed, table, from + 64, least), d = look_up32(fixed, table, from + 96, least);
-      // Below the normal codes the table does not reach. All or nothing: a line that was streamed must not be touched again.
+      // Below the normal codes the table does not reach. All or nothing: a line that was streamed must not be touched
+      // again.
       const vector missed = _mm256_subs_epu8(table.below, least);
       if (__builtin_expect(!_mm256_testz_si256(missed, missed), 0)) return cast_cold<Stream>(block, from, codes);
       store<Stream>(codes, a), store<Stream>(codes + 32, b), store<Stream>(codes + 64, c), store<Stream>(codes + 96, d);

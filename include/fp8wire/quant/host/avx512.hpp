@@ -20,7 +20,8 @@ template <any_recipe Recipe, class In> struct avx512 {
   static constexpr i64 alignment = 64;
   static constexpr i64 ahead = 4096 / i64{sizeof(In)}, ahead_again = 1024 / i64{sizeof(In)};
   static constexpr octave_steps steps = find_octave_steps<Recipe>();
-  // Masks of all lanes: the forms without a mask make g++ 12 warn of its own headers (GCC bug 105593), the code is the same.
+  // Masks of all lanes: the forms without a mask make g++ 12 warn of its own headers (GCC bug 105593), the code is the
+  // same.
   static constexpr __mmask16 all16 = 0xFFFF;
   static constexpr __mmask32 all32 = 0xFFFFFFFF;
 

@@ -2,8 +2,8 @@
 /// What the host path keeps about one block: its running maxima, and then how its elements become codes.
 ///
 /// BF16 has 8 significant bits and E4M3 codes step at most once in 8 neighbouring mantissas, so that within a block the
-/// code is a table of one octave plus 8 per exponent. The table is filled with the rule's own arithmetic, once per block,
-/// and serves every order of operations; docs/performance.md has the derivation.
+/// code is a table of one octave plus 8 per exponent. The table is filled with the rule's own arithmetic, once per
+/// block, and serves every order of operations; docs/performance.md has the derivation.
 #ifndef FP8WIRE_QUANT_HOST_BLOCK_STATE_HPP
 #define FP8WIRE_QUANT_HOST_BLOCK_STATE_HPP
 #include <fp8wire/quant/host/element_op.hpp>
@@ -87,7 +87,8 @@ template <any_recipe Recipe, class In> struct block_setup {
     const int amax_field = static_cast<int>(amax >> 23);
     if (amax_field < 40 || amax_field > 230) return;
     if (top > bits_of(464.0f)) return;  // the table does not saturate; up to here 448 is the nearest
-    // The rule commutes with powers of two here, so that this field's values are normal codes and the one below's are not all.
+    // The rule commutes with powers of two here, so that this field's values are normal codes and the one below's are
+    // not all.
     const int unit_field =
         static_cast<int>(bits_of(rule::apply(float_of(amax & f32::exponent_mask), state.operand)) >> 23);
     if (unit_field < 40) return;

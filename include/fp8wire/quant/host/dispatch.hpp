@@ -25,7 +25,8 @@ class raised_flag {
   bool value_ = false;
 };
 
-/// Bands in one piece of work: all of them where one thread runs, else a few pieces a thread, so that a slow one is helped.
+/// Bands in one piece of work: all of them where one thread runs, else a few pieces a thread, so that a slow one is
+/// helped.
 template <class Executor> constexpr i64 bands_per_piece(const Executor& run, i64 bands,
                                                         i64 elements_per_band) noexcept {
   i64 threads = 16;
@@ -61,10 +62,12 @@ template <any_recipe Recipe, class In> struct quantize_piece {
         if (body == isa::avx512) return FP8WIRE_CG::bands<avx512<Recipe, In>>::run(job, first, last);
         if (body == isa::avx2) return FP8WIRE_CG::bands<avx2<Recipe, In>>::run(job, first, last);
 #endif
+#if !defined(__CUDA_ARCH__)  // the device pass of nvcc 13.0 crashes on the vectors of host functions
         // Without a multiplication or a division to do in vectors it would be the definition in disguise.
         if constexpr (host_facts<Recipe, In>::direct) {
           if (body == isa::portable) return FP8WIRE_CG::bands<portable<Recipe, In>>::run(job, first, last);
         }
+#endif
       }
     }
     bool nonfinite = false;

@@ -16,20 +16,22 @@ enum class element_op : u8 {
   divide_in_bf16     // the quotient rounded once more, to BF16
 };
 
-/// A rule that uses the very function of rules::multiplies or its siblings, a user's rule as well, does that arithmetic; one
-/// that hides it with an `apply` of its own does not.
+/// A function as a type: with -fsanitize=undefined g++ compares pointers to functions at run time only.
+template <float (*)(float, float) noexcept> struct function {};
+
+/// A rule that uses the very function of rules::multiplies or its siblings, a user's rule as well, does that
+/// arithmetic; one that hides it with an `apply` of its own does not.
 template <class Rule> constexpr element_op element_op_of() noexcept {
-  using function = float (*)(float, float) noexcept;
-  constexpr function apply = &Rule::apply;
+  using apply = function<&Rule::apply>;
   if constexpr (requires { requires std::same_as<std::remove_cvref_t<decltype(Rule::policy)>, mx_policy>; }) {
     using operand = mx_policy::operand;
     if (Rule::policy.element == operand::normal_divisor || Rule::policy.element == operand::divisor)
       return element_op::divide;
     return Rule::policy.element == operand::flush ? element_op::multiply_flushed : element_op::multiply;
   } else {
-    if (apply == &rules::multiplies::apply) return element_op::multiply;
-    if (apply == &rules::divides::apply) return element_op::divide;
-    if (apply == &rules::divides_in_bf16::apply) return element_op::divide_in_bf16;
+    if (std::same_as<apply, function<&rules::multiplies::apply>>) return element_op::multiply;
+    if (std::same_as<apply, function<&rules::divides::apply>>) return element_op::divide;
+    if (std::same_as<apply, function<&rules::divides_in_bf16::apply>>) return element_op::divide_in_bf16;
     return element_op::other;
   }
 }

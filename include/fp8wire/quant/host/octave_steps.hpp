@@ -14,8 +14,8 @@ struct octave_steps {
   int least = 0, most = 0;  // where bytes, products and codes stay clear of the ends of their ranges
 };
 
-/// Finds the step from the rule itself, at compile time, and keeps it only if the formula repeats what the rule makes for
-/// every mantissa at both ends and in the middle of the range, its operand included.
+/// Finds the step from the rule itself, at compile time, and keeps it only if the formula repeats what the rule makes
+/// for every mantissa at both ends and in the middle of the range, its operand included.
 template <any_recipe Recipe> constexpr octave_steps find_octave_steps() noexcept {
   using facts = host_facts<Recipe, bf16>;
   octave_steps steps;

@@ -7,7 +7,7 @@
 #include <fp8wire/quant/host/block_state.hpp>
 
 #if defined(__x86_64__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
@@ -19,6 +19,15 @@ namespace FP8WIRE_CG {
 using i32x4 = int __attribute__((vector_size(16)));
 using f32x4 = float __attribute__((vector_size(16)));
 using u8x16 = u8 __attribute__((vector_size(16)));
+/// The same bits. Neither a cast nor __builtin_bit_cast: nvcc 13.0 refuses the one of vector expressions and crashes on
+/// the other.
+template <class To, class From>
+FP8WIRE_ALWAYS_INLINE To as(From from) noexcept {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(&to, &from, sizeof(To));
+  return to;
+}
 struct two_i32x4 {
   i32x4 low, high;
 };
@@ -28,14 +37,13 @@ struct two_i32x4 {
 /// Eight 16-bit values, zero-extended.
 FP8WIRE_ALWAYS_INLINE two_i32x4 widen(const u16* from) noexcept {
   const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)), zero = _mm_setzero_si128();
-  return {reinterpret_cast<i32x4>(_mm_unpacklo_epi16(all, zero)),
-          reinterpret_cast<i32x4>(_mm_unpackhi_epi16(all, zero))};
+  return {as<i32x4>(_mm_unpacklo_epi16(all, zero)), as<i32x4>(_mm_unpackhi_epi16(all, zero))};
 }
 /// Sixteen values as bytes, those above 255 as 255. Expects: 0 ... 32767.
 FP8WIRE_ALWAYS_INLINE u8x16 narrow(i32x4 a, i32x4 b, i32x4 c, i32x4 d) noexcept {
-  const __m128i low = _mm_packs_epi32(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b));
-  const __m128i high = _mm_packs_epi32(reinterpret_cast<__m128i>(c), reinterpret_cast<__m128i>(d));
-  return reinterpret_cast<u8x16>(_mm_packus_epi16(low, high));
+  const __m128i low = _mm_packs_epi32(as<__m128i>(a), as<__m128i>(b));
+  const __m128i high = _mm_packs_epi32(as<__m128i>(c), as<__m128i>(d));
+  return as<u8x16>(_mm_packus_epi16(low, high));
 }
 FP8WIRE_ALWAYS_INLINE f32x4 ieee_result(f32x4 value) noexcept {
   asm("" : "+x"(value));
@@ -44,15 +52,12 @@ FP8WIRE_ALWAYS_INLINE f32x4 ieee_result(f32x4 value) noexcept {
 #elif defined(__aarch64__)
 FP8WIRE_ALWAYS_INLINE two_i32x4 widen(const u16* from) noexcept {
   const uint16x8_t all = vld1q_u16(from);
-  return {reinterpret_cast<i32x4>(vmovl_u16(vget_low_u16(all))),
-          reinterpret_cast<i32x4>(vmovl_u16(vget_high_u16(all)))};
+  return {as<i32x4>(vmovl_u16(vget_low_u16(all))), as<i32x4>(vmovl_u16(vget_high_u16(all)))};
 }
 FP8WIRE_ALWAYS_INLINE u8x16 narrow(i32x4 a, i32x4 b, i32x4 c, i32x4 d) noexcept {
-  const uint16x8_t low =
-      vcombine_u16(vqmovn_u32(reinterpret_cast<uint32x4_t>(a)), vqmovn_u32(reinterpret_cast<uint32x4_t>(b)));
-  const uint16x8_t high =
-      vcombine_u16(vqmovn_u32(reinterpret_cast<uint32x4_t>(c)), vqmovn_u32(reinterpret_cast<uint32x4_t>(d)));
-  return reinterpret_cast<u8x16>(vcombine_u8(vqmovn_u16(low), vqmovn_u16(high)));
+  const uint16x8_t low = vcombine_u16(vqmovn_u32(as<uint32x4_t>(a)), vqmovn_u32(as<uint32x4_t>(b)));
+  const uint16x8_t high = vcombine_u16(vqmovn_u32(as<uint32x4_t>(c)), vqmovn_u32(as<uint32x4_t>(d)));
+  return as<u8x16>(vcombine_u8(vqmovn_u16(low), vqmovn_u16(high)));
 }
 FP8WIRE_ALWAYS_INLINE f32x4 ieee_result(f32x4 value) noexcept {
   asm("" : "+w"(value));
@@ -179,9 +184,9 @@ template <any_recipe Recipe, class In> struct portable {
     } else if constexpr (std::same_as<In, fp16>) {
       const i32x4 sign = (bits & all(0x8000u)) << 16, magnitude = (bits & all(0x7FFFu)) << 13;
       const i32x4 normal = magnitude + all(112u << 23);
-      const f32x4 subnormal = reinterpret_cast<f32x4>(normal + all(1u << 23)) - all(0x1p-14f);
+      const f32x4 subnormal = as<f32x4>(normal + all(1u << 23)) - all(0x1p-14f);
       const i32x4 is_subnormal = magnitude < all(1u << 23);
-      bits = (normal & ~is_subnormal) | (reinterpret_cast<i32x4>(subnormal) & is_subnormal) | sign;
+      bits = (normal & ~is_subnormal) | (as<i32x4>(subnormal) & is_subnormal) | sign;
     } else if constexpr (Recipe::num.f32_through_bf16) {
       // Finite magnitudes keep their sign bit: the carry stops below it.
       bits = (bits + all(0x7FFFu) + ((bits >> 16) & all(1u))) & all(0xFFFF0000u);
@@ -193,16 +198,16 @@ template <any_recipe Recipe, class In> struct portable {
   static constexpr int mantissa_bits = element::shape.mantissa_bits, dropped_bits = 23 - mantissa_bits;
   static constexpr u32 excess = static_cast<u32>(128 - element::shape.bias) << mantissa_bits;
   FP8WIRE_ALWAYS_INLINE static i32x4 code4(i32x4 bits, f32x4 operand) noexcept {
-    const f32x4 magnitude = reinterpret_cast<f32x4>(bits & all(f32::magnitude_mask));
+    const f32x4 magnitude = as<f32x4>(bits & all(f32::magnitude_mask));
     f32x4 image;
     if constexpr (facts::op == element_op::divide) image = magnitude / ieee_result(operand);
     else image = magnitude * operand;
     image = ieee_result(image);
     const i32x4 lowest = all(static_cast<u32>(128 - element::shape.bias) << 23);
-    const i32x4 power = larger(reinterpret_cast<i32x4>(image) & all(f32::exponent_mask), lowest);
+    const i32x4 power = larger(as<i32x4>(image) & all(f32::exponent_mask), lowest);
     // Raising the exponent multiplies exactly, so that it does not matter whether the compiler fuses the sum.
-    const f32x4 sum = image + reinterpret_cast<f32x4>(power + all(static_cast<u32>(dropped_bits) << 23));
-    return ((reinterpret_cast<i32x4>(sum) + (power >> dropped_bits)) & all(0xFFFFu)) - all(excess);
+    const f32x4 sum = image + as<f32x4>(power + all(static_cast<u32>(dropped_bits) << 23));
+    return ((as<i32x4>(sum) + (power >> dropped_bits)) & all(0xFFFFu)) - all(excess);
   }
 
   FP8WIRE_ALWAYS_INLINE static void cast16(const In* from, u8* codes, float operand) noexcept {
@@ -212,11 +217,11 @@ template <any_recipe Recipe, class In> struct portable {
       const f32x4 factor = all(operand);
       u8x16 code = narrow(code4(a, factor), code4(b, factor), code4(c, factor), code4(d, factor));
       const u8x16 most = u8x16{} + element::max_code;
-      const u8x16 above = reinterpret_cast<u8x16>(code > most);
+      const u8x16 above = as<u8x16>(code > most);
       code = (code & ~above) | (most & above);
       const i32x4 sign = all(0x80u);
       u8x16 signs = narrow((a >> 24) & sign, (b >> 24) & sign, (c >> 24) & sign, (d >> 24) & sign);
-      if constexpr (element::shape.kind == specials::fnuz) signs = signs & reinterpret_cast<u8x16>(code != u8x16{});
+      if constexpr (element::shape.kind == specials::fnuz) signs = signs & as<u8x16>(code != u8x16{});
       code = code | signs;
       __builtin_memcpy(codes, &code, 16);
     }
