@@ -109,5 +109,6 @@ inline benchmark::internal::Benchmark* add(const std::string& name, const std::f
 }
 
 void add_quant();
+void add_wire();
 
 }  // namespace bench

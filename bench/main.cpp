@@ -4,6 +4,7 @@
 
 int main(int argc, char** argv) {
   bench::add_quant();
+  bench::add_wire();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -39,48 +39,119 @@ inline u64 load_word(const std::byte* at) noexcept {
   return word;
 }
 
-/// Digest of piece number `index`; copies to `to` on the way unless it is null.
+/// The eight lanes of a piece. Members and not an array: g++ -O2 keeps an array that a loop walks in memory.
+struct checksum_lanes {
+  u64 a, b, c, d, e, f, g, h;
+  explicit checksum_lanes(u64 index) noexcept
+      : a(checksum_mix(index * 8 + 1)),
+        b(checksum_mix(index * 8 + 2)),
+        c(checksum_mix(index * 8 + 3)),
+        d(checksum_mix(index * 8 + 4)),
+        e(checksum_mix(index * 8 + 5)),
+        f(checksum_mix(index * 8 + 6)),
+        g(checksum_mix(index * 8 + 7)),
+        h(checksum_mix(index * 8 + 8)) {}
+  void stripe(const std::byte* at) noexcept {
+    a = checksum_step(a, load_word(at));
+    b = checksum_step(b, load_word(at + 8));
+    c = checksum_step(c, load_word(at + 16));
+    d = checksum_step(d, load_word(at + 24));
+    e = checksum_step(e, load_word(at + 32));
+    f = checksum_step(f, load_word(at + 40));
+    g = checksum_step(g, load_word(at + 48));
+    h = checksum_step(h, load_word(at + 56));
+  }
+  u64 digest(u64 bytes) const noexcept {
+    u64 made = checksum_mix(bytes ^ a);
+    made = checksum_mix(made ^ b) + 1;
+    made = checksum_mix(made ^ c) + 2;
+    made = checksum_mix(made ^ d) + 3;
+    made = checksum_mix(made ^ e) + 4;
+    made = checksum_mix(made ^ f) + 5;
+    made = checksum_mix(made ^ g) + 6;
+    return checksum_mix(made ^ h) + 7;
+  }
+};
+
+#if defined(__x86_64__)
+/// Copies 64 bytes to a multiple of 16 past the caches: a line that is only written need not be read first.
+inline void copy_streamed(std::byte* to, const std::byte* from) noexcept {
+  using words = long long __attribute__((vector_size(16)));
+  words line[4];
+  __builtin_memcpy(line, from, 64);
+  auto* out = reinterpret_cast<words*>(to);
+#if defined(__clang__)
+  for (int i = 0; i < 4; ++i) __builtin_nontemporal_store(line[i], out + i);
+#else
+  for (int i = 0; i < 4; ++i) __builtin_ia32_movntdq(out + i, line[i]);
+#endif
+}
+inline void end_streaming() noexcept { __builtin_ia32_sfence(); }
+#else
+inline void copy_streamed(std::byte* to, const std::byte* from) noexcept { __builtin_memcpy(to, from, 64); }
+inline void end_streaming() noexcept {}
+#endif
+
+/// How a piece reaches its copy. Streaming pays where the bytes will not be read again soon; it costs where they will.
+enum class copying : u8 { none, plain, streamed };
+
+/// Digest of piece number `index`, copied to `to` on the way. Streamed: `to` is a multiple of 16, and end_streaming()
+/// comes after the last piece.
+template <copying How>
 inline u64 checksum_piece(const std::byte* from, std::byte* to, std::size_t bytes, u64 index) noexcept {
-  u64 lanes[8];
-  for (int i = 0; i < 8; ++i) lanes[i] = checksum_mix(index * 8 + static_cast<u64>(i) + 1);
+  checksum_lanes lanes(index);
   std::size_t at = 0;
   for (; at + 64 <= bytes; at += 64) {
-    u64 words[8];
-    for (int i = 0; i < 8; ++i) words[i] = load_word(from + at + 8 * i);
-    for (int i = 0; i < 8; ++i) lanes[i] = checksum_step(lanes[i], words[i]);
-    if (to != nullptr) __builtin_memcpy(to + at, from + at, 64);
+    // The hardware looks ahead within a page only; this is the next one. A prefetch past the end does nothing.
+    __builtin_prefetch(from + at + 4096);
+    lanes.stripe(from + at);
+    if constexpr (How == copying::plain) __builtin_memcpy(to + at, from + at, 64);
+    if constexpr (How == copying::streamed) copy_streamed(to + at, from + at);
   }
   if (at < bytes) {
     std::byte rest[64] = {};
-    for (std::size_t i = 0; at + i < bytes; ++i) rest[i] = from[at + i];
-    for (int i = 0; i < 8; ++i) lanes[i] = checksum_step(lanes[i], load_word(rest + 8 * i));
-    if (to != nullptr) __builtin_memcpy(to + at, rest, bytes - at);
+    __builtin_memcpy(rest, from + at, bytes - at);
+    lanes.stripe(rest);
+    if constexpr (How != copying::none) __builtin_memcpy(to + at, rest, bytes - at);
   }
-  u64 digest = bytes;
-  for (int i = 0; i < 8; ++i) digest = checksum_mix(digest ^ lanes[i]) + static_cast<u64>(i);
-  return digest;
+  return lanes.digest(bytes);
 }
 
-inline u64 checksum_pieces(const std::byte* from, std::byte* to, std::size_t bytes) noexcept {
+inline constexpr std::size_t streamed_from = 256 * 1024;  // bytes: below, the next reader finds them in the cache
+
+/// Calls seen(offset, size) after every piece, while it is still in the cache.
+template <copying How, class Seen>
+u64 checksum_pieces(const std::byte* from, std::byte* to, std::size_t bytes, const Seen& seen) noexcept {
   u64 sum = checksum_mix(bytes);
   for (std::size_t at = 0, index = 0; at < bytes; at += checksum_piece_bytes, ++index) {
-    const std::size_t rest = bytes - at;
-    sum += checksum_piece(from + at, to == nullptr ? nullptr : to + at, rest < checksum_piece_bytes ? rest : checksum_piece_bytes,
-                          index);
+    const std::size_t rest = bytes - at, size = rest < checksum_piece_bytes ? rest : checksum_piece_bytes;
+    sum += checksum_piece<How>(from + at, How == copying::none ? nullptr : to + at, size, index);
+    seen(at, size);
   }
+  if constexpr (How == copying::streamed) end_streaming();
   return sum;
+}
+
+/// Copies as the size and the alignment of `to` suggest.
+template <class Seen>
+u64 copy_and_checksum(std::byte* to, const std::byte* from, std::size_t bytes, const Seen& seen) noexcept {
+  if (bytes >= streamed_from && reinterpret_cast<std::uintptr_t>(to) % 16 == 0)
+    return checksum_pieces<copying::streamed>(from, to, bytes, seen);
+  return checksum_pieces<copying::plain>(from, to, bytes, seen);
 }
 
 }  // namespace detail
 
 /// Checksum of `bytes` bytes at `data`, any alignment. Exact: the same on every machine; tests pin values.
 inline u64 checksum(const void* data, std::size_t bytes) noexcept {
-  return detail::checksum_pieces(static_cast<const std::byte*>(data), nullptr, bytes);
+  return detail::checksum_pieces<detail::copying::none>(static_cast<const std::byte*>(data), nullptr, bytes,
+                                                        [](std::size_t, std::size_t) {});
 }
 
 /// memcpy and checksum in one pass over memory. Ranges must not overlap.
 inline u64 copy_and_checksum(void* to, const void* from, std::size_t bytes) noexcept {
-  return detail::checksum_pieces(static_cast<const std::byte*>(from), static_cast<std::byte*>(to), bytes);
+  return detail::copy_and_checksum(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes,
+                                   [](std::size_t, std::size_t) {});
 }
 
 FP8WIRE_ABI_END

@@ -66,16 +66,16 @@ template <class Stream = host_stream> class host_store {
   error write(u32 piece, std::span<const std::byte> from, stream) noexcept {
     const target& to = pieces_[piece];
     std::byte* at = (mode_ == commit_mode::staged ? staging_ : live_).data() + to.offset;
-    piece_report report{detail::checksum_mix(from.size()), -1};
-    for (std::size_t done = 0, index = 0; done < from.size(); done += checksum_piece_bytes, ++index) {
-      const std::size_t rest = from.size() - done, count = rest < checksum_piece_bytes ? rest : checksum_piece_bytes;
-      report.sum += detail::checksum_piece(from.data() + done, at + done, count, index);
-      if (report.first_bad >= 0 || to.what == role::kept) continue;
-      const i64 bad = to.what == role::codes ? first_bad_code(to.type, at + done, count)
-                                             : first_bad_scale(to.type, at + done, count);
-      if (bad >= 0) report.first_bad = static_cast<i64>(done) / (bit_width(to.type) / 8) + bad;
-    }
-    reports_[piece] = report;
+    i64 first_bad = -1;
+    const auto judge = [&](std::size_t done, std::size_t size) {
+      if (first_bad >= 0 || to.what == role::kept) return;
+      const std::byte* part = from.data() + done;
+      const i64 bad =
+          to.what == role::codes ? first_bad_code(to.type, part, size) : first_bad_scale(to.type, part, size);
+      if (bad >= 0) first_bad = static_cast<i64>(done) * 8 / bit_width(to.type) + bad;
+    };
+    const u64 sum = detail::copy_and_checksum(at, from.data(), from.size(), judge);
+    reports_[piece] = {sum, first_bad};
     return {};
   }
   result<std::span<const piece_report>> reports(stream) { return std::span<const piece_report>(reports_); }
