@@ -75,6 +75,11 @@ class value {
       if (keys_[i] == key) return items_[i];
     return append(key);
   }
+  /// A new member behind the others, in constant time. Expects: an object that has no such key (unchecked).
+  value& append(std::string_view key) {
+    keys_.emplace_back(key);
+    return items_.emplace_back();
+  }
   /// Appends to an array. A null becomes an array first.
   value& push_back(value item) {
     if (kind_ == kind::null) kind_ = kind::array;
@@ -86,10 +91,6 @@ class value {
  private:
   friend class builder;
   value(kind what, std::string_view text) : kind_(what), text_(text) {}
-  value& append(std::string_view key) {
-    keys_.emplace_back(key);
-    return items_.emplace_back();
-  }
   kind kind_ = kind::null;
   std::string text_;
   std::vector<std::string> keys_;
