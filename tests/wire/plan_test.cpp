@@ -289,6 +289,17 @@ TEST_CASE("a manifest refuses what cannot be sent, and is then as it was") {
   CHECK(made.hash() == hash);
 }
 
+TEST_CASE("a refused first pair leaves no encoding behind") {
+  fw::manifest made;
+  REQUIRE(!made.keep("w.weight", fw::dtype::bf16, {4}));
+  CHECK(made.add<mx_wire>("w.weight", {4, 32}).code == fw::errc::duplicate);
+  CHECK(made.encodings().empty());
+  REQUIRE(!made.add<mx_wire>("x.weight", {4, 32}));
+  CHECK(made.add<mx_wire>("x.weight", {4, 32}).code == fw::errc::duplicate);
+  CHECK(made.add<block_wire>("w.weight", {4, 32}).code == fw::errc::duplicate);
+  CHECK(made.encodings().size() == 1);
+}
+
 TEST_CASE("a shard starts and ends on the block grid or at the weight's end, and the message has the arithmetic") {
   fw::manifest made;
   CHECK(!made.add_part<block_wire>("a.weight", {300, 256}, {128, 0, 172, 128}));

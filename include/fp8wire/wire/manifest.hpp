@@ -123,8 +123,12 @@ class manifest {
   }
 
  private:
-  error admit(const tensor_spec& spec, u64& bytes) const;
-  void append(tensor_spec spec, role what, u64 bytes);
+  template <any_wire_format Wire> i32 encoding_index(float amax_floor);
+  i32 encoding_index(encoding_entry encoding);
+  error add_encoded(std::vector<tensor_spec> specs, const pair_facts& facts, i32 encoding, std::string_view fused_with);
+  error judge_pair(const std::vector<tensor_spec>& specs, const pair_facts& facts) const;
+  error admit(const tensor_spec& spec) const;
+  void append(tensor_spec spec, role what);
   u32 unit_of(std::string_view name);
 
   std::vector<manifest_entry> entries_;
@@ -155,13 +159,6 @@ template <any_wire_format Wire> constexpr i64 split_rows_of() noexcept {
   return plain && recipe::num.edge == edge_pad::zero ? i64{recipe::block::rows} : 0;
 }
 
-template <any_wire_format Wire> encoding_entry encoding_of(float amax_floor) {
-  return {Wire::id(amax_floor),
-          grid_id<typename Wire::recipe>(amax_floor),
-          std::string(Wire::encoding(amax_floor).view()),
-          {}};
-}
-
 /// A shard's edges lie on the block grid, or at the weight's own end.
 inline error check_cut(std::string_view weight, const char* axis, i64 at, i64 count, i64 extent, i64 block) {
   const std::string what = std::string("a shard's first ") + axis;
@@ -189,13 +186,29 @@ inline error check_cut(std::string_view weight, const char* axis, i64 at, i64 co
 
 }  // namespace detail
 
+/// The text is made anew for every weight, but hashed and stored once.
+template <any_wire_format Wire> i32 manifest::encoding_index(float amax_floor) {
+  const detail::short_text text = Wire::encoding(amax_floor);
+  for (std::size_t i = 0; i < encodings_.size(); ++i)
+    if (encodings_[i].text == text.view()) return static_cast<i32>(i);
+  return encoding_index(
+      {Wire::id(amax_floor), grid_id<typename Wire::recipe>(amax_floor), std::string(text.view()), {}});
+}
+
+inline i32 manifest::encoding_index(encoding_entry encoding) {
+  for (std::size_t i = 0; i < encodings_.size(); ++i)
+    if (encodings_[i] == encoding) return static_cast<i32>(i);
+  encodings_.push_back(std::move(encoding));
+  return static_cast<i32>(encodings_.size() - 1);
+}
+
 template <any_wire_format Wire>
 error manifest::add(std::string_view weight, const std::vector<i64>& shape, float amax_floor,
                     std::string_view fused_with) {
   auto specs = Wire::tensors(weight, shape);
   if (!specs) return specs.error();
   const pair_facts facts{extents_of(weight, shape).value(), detail::split_rows_of<Wire>(), {}, 0, 0};
-  return add_pair(std::move(specs).value(), facts, detail::encoding_of<Wire>(amax_floor), fused_with);
+  return add_encoded(std::move(specs).value(), facts, encoding_index<Wire>(amax_floor), fused_with);
 }
 
 template <any_wire_format Wire>
@@ -212,7 +225,7 @@ error manifest::add_part(std::string_view weight, const std::vector<i64>& full, 
   auto specs = Wire::tensors(weight, shape);
   if (!specs) return specs.error();
   const pair_facts facts{{all->batch, part.rows, part.cols}, detail::split_rows_of<Wire>(), part, all->rows, all->cols};
-  return add_pair(std::move(specs).value(), facts, detail::encoding_of<Wire>(amax_floor), fused_with);
+  return add_encoded(std::move(specs).value(), facts, encoding_index<Wire>(amax_floor), fused_with);
 }
 
 /// Bytes of a dense tensor. Errors: wrong_shape for negative extents and packed dtypes that do not fill bytes,
@@ -228,7 +241,7 @@ inline result<u64> stored_bytes(std::string_view name, fp8wire::dtype dtype, con
   return static_cast<u64>(bits / 8);
 }
 
-inline error manifest::admit(const tensor_spec& spec, u64& bytes) const {
+inline error manifest::admit(const tensor_spec& spec) const {
   if (spec.name.empty()) return make_error(errc::bad_argument, "", "a tensor has no name");
   const auto size = stored_bytes(spec.name, spec.dtype, spec.shape);
   if (!size) return size.error();
@@ -236,11 +249,11 @@ inline error manifest::admit(const tensor_spec& spec, u64& bytes) const {
     return make_error(errc::duplicate, spec.name, "appears twice in the manifest", condition::c3_complete_pairs);
   if (*size > (u64{1} << 62) - bytes_)
     return make_error(errc::overflow, spec.name, "the update's bytes do not fit 62 bits", static_cast<i64>(*size), 0);
-  bytes = *size;
   return {};
 }
 
-inline void manifest::append(tensor_spec spec, role what, u64 bytes) {
+inline void manifest::append(tensor_spec spec, role what) {
+  const u64 bytes = static_cast<u64>(byte_count(spec.dtype, spec.shape));
   entries_.push_back(
       {std::move(spec.name), spec.dtype, std::move(spec.shape), what, bytes, static_cast<u32>(items_.size() - 1)});
   by_name_.insert(static_cast<u32>(entries_.size() - 1),
@@ -260,12 +273,33 @@ inline u32 manifest::unit_of(std::string_view name) {
 
 inline error manifest::add_pair(std::vector<tensor_spec> specs, const pair_facts& facts, encoding_entry encoding,
                                 std::string_view fused_with) {
+  return add_encoded(std::move(specs), facts, encoding_index(std::move(encoding)), fused_with);
+}
+
+inline error manifest::add_encoded(std::vector<tensor_spec> specs, const pair_facts& facts, i32 encoding,
+                                   std::string_view fused_with) {
+  error wrong = judge_pair(specs, facts);
+  if (wrong) {
+    // Both are judged before either is stored: a refused pair leaves nothing behind, its encoding neither.
+    bool used = static_cast<std::size_t>(encoding) + 1 < encodings_.size();
+    for (const manifest_item& item : items_) used = used || item.encoding == encoding;
+    if (!used) encodings_.pop_back();
+    return wrong;
+  }
+  const u32 unit = unit_of(fused_with.empty() ? std::string_view(specs[0].name) : fused_with);
+  items_.push_back({unit, static_cast<u32>(entries_.size()), 2, encoding, facts});
+  for (const int i : {0, 1}) append(std::move(specs[static_cast<std::size_t>(i)]), i == 0 ? role::codes : role::scales);
+  return {};
+}
+
+inline error manifest::judge_pair(const std::vector<tensor_spec>& specs, const pair_facts& facts) const {
   if (specs.size() != 2)
     return make_error(errc::bad_argument, "", "a pair has two tensors", static_cast<i64>(specs.size()), 2);
-  // Both are admitted before either is stored: a refused pair leaves nothing behind.
+  for (const tensor_spec& spec : specs)
+    if (error wrong = admit(spec)) return wrong;
   u64 bytes[2] = {};
-  for (int i = 0; i < 2; ++i)
-    if (error wrong = admit(specs[static_cast<std::size_t>(i)], bytes[i])) return wrong;
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
+    bytes[i] = static_cast<u64>(byte_count(specs[i].dtype, specs[i].shape));
   if (specs[0].name == specs[1].name)
     return make_error(errc::duplicate, specs[0].name, "names both the codes and the scales",
                       condition::c3_complete_pairs);
@@ -283,27 +317,16 @@ inline error manifest::add_pair(std::vector<tensor_spec> specs, const pair_facts
   if (block_rows != 0 && bytes[1] % static_cast<u64>(block_rows) != 0)
     return make_error(errc::wrong_shape, specs[1].name, "its bytes do not divide into block rows; the rest",
                       static_cast<i64>(bytes[1] % static_cast<u64>(block_rows)), 0, condition::c5_geometry);
-  i32 at = -1;
-  for (std::size_t i = 0; i < encodings_.size(); ++i)
-    if (encodings_[i] == encoding) at = static_cast<i32>(i);
-  if (at < 0) {
-    at = static_cast<i32>(encodings_.size());
-    encodings_.push_back(std::move(encoding));
-  }
-  const u32 unit = unit_of(fused_with.empty() ? std::string_view(specs[0].name) : fused_with);
-  items_.push_back({unit, static_cast<u32>(entries_.size()), 2, at, facts});
-  append(std::move(specs[0]), role::codes, bytes[0]);
-  append(std::move(specs[1]), role::scales, bytes[1]);
   return {};
 }
 
 inline error manifest::keep(std::string_view name, fp8wire::dtype dtype, const std::vector<i64>& shape,
                             std::string_view fused_with) {
   tensor_spec spec{std::string(name), dtype, shape};
-  u64 bytes = 0;
-  if (error wrong = admit(spec, bytes)) return wrong;
-  items_.push_back({unit_of(fused_with.empty() ? name : fused_with), static_cast<u32>(entries_.size()), 1, -1, {}});
-  append(std::move(spec), role::kept, bytes);
+  if (error wrong = admit(spec)) return wrong;
+  const u32 unit = unit_of(fused_with.empty() ? name : fused_with);
+  items_.push_back({unit, static_cast<u32>(entries_.size()), 1, -1, {}});
+  append(std::move(spec), role::kept);
   return {};
 }
 
