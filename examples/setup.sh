@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2034  # sourced
 # Sourced by examples/run.sh and tests/run.sh from the project's folder: installs what is missing, configures a build.
 
 die() {
