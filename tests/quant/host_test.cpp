@@ -87,20 +87,32 @@ TEST_CASE("columns that are not neighbours go the slow way and come out the same
   }
 }
 
-TEST_CASE("output that bypasses the caches has the same bytes") {
-  using recipe = presets::te_block::recipe;
-  constexpr i64 rows = 520, cols = 2176;  // above the size from which stores are streamed
-  const tensor<recipe, bf16> given({1, rows, cols}, pattern::gaussian, 5, 0);
+namespace {
+
+template <class Recipe> void compare_streamed(i64 rows, i64 cols) {  // above the size from which stores are streamed
+  const tensor<Recipe, bf16> given({1, rows, cols}, pattern::gaussian, 5, 0);
   const auto expected = given.by_definition();
-  std::vector<u8> room(rows * cols + 64);
+  const i64 count = rows * cols, down = scale_rows<typename Recipe::block>(rows);
+  std::vector<u8> room(static_cast<std::size_t>(count) + 64);
   u8* const aligned = room.data() + (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64);
-  std::vector<float> scales(expected.scales.size());
+  std::vector<stored_t<Recipe>> scales(expected.scales.size());
   for (const isa body : bodies()) {
     std::memset(room.data(), 0, room.size());
-    quantize<recipe, bf16>(given.view(), {dense(aligned, rows, cols), dense(scales.data(), 5, 17)}, 0, serial{}, body);
-    CHECK(std::memcmp(aligned, expected.codes.data(), rows * cols) == 0);
+    quantize<Recipe, bf16>(
+        given.view(), {dense(aligned, rows, cols), dense(scales.data(), down, static_cast<i64>(scales.size()) / down)},
+        0, serial{}, body);
+    CHECK(std::memcmp(aligned, expected.codes.data(), static_cast<std::size_t>(count)) == 0);
     CHECK(same_bytes(scales, expected.scales));
   }
+}
+
+}  // namespace
+
+TEST_CASE("output that bypasses the caches has the same bytes") {
+  compare_streamed<presets::te_block::recipe>(520, 2176);
+  compare_streamed<presets::te_mxfp8::recipe>(520, 2176);
+  compare_streamed<recipe<e4m3, block<128, 160>, rules::te_fp32>>(520, 2240);
+  compare_streamed<recipe<e4m3, block<64, 96>, rules::te_fp32>>(520, 2240);
 }
 
 #if defined(__x86_64__)

@@ -17,7 +17,9 @@ template <any_recipe Recipe, class In> struct avx512 {
   using element = typename Recipe::element;
   using facts = host_facts<Recipe, In>;
   using vector = __m512i;
-  static constexpr i64 alignment = 64;
+  // Blocks that begin between two lines of 64 bytes and are wide enough for whole vectors cannot be streamed.
+  static constexpr bool between = Recipe::block::cols > 128 && Recipe::block::cols % 64 != 0;
+  static constexpr i64 alignment = between ? i64{1} << 40 : 64;
   static constexpr i64 ahead = 4096 / i64{sizeof(In)}, ahead_again = 1024 / i64{sizeof(In)};
   static constexpr octave_steps steps = find_octave_steps<Recipe>();
   // Masks of all lanes: the forms without a mask make g++ 12 warn of its own headers (GCC bug 105593), the code is the
