@@ -6,6 +6,7 @@
 #include <fp8wire/quant/presets/all.hpp>
 #include <fp8wire/wire/explain.hpp>
 #include <fp8wire/wire/plan.hpp>
+#include <fp8wire/wire/window.hpp>
 
 #include "count_allocations.hpp"
 
@@ -160,6 +161,30 @@ TEST_CASE("siblings that export far apart share a buffer, in the place of the fi
       bytes_only({{"gate", 100}, {"other", 100}, {"up", 100}}, {"gate_up", "other", "gate_up"});
   const auto wire = fw::make_plan(tensors, {208, 8, 2, false, false}).value();
   CHECK(names_in(tensors, wire) == std::vector<std::vector<std::string>>{{"gate", "up"}, {"other"}});
+}
+
+TEST_CASE("the slots that an export needs are known before it starts") {
+  const auto needed = [](const fw::manifest& tensors, fw::plan_options options) {
+    const auto wire = fw::make_plan(tensors, options).value();
+    CHECK(static_cast<bool>(fw::check_window(tensors, wire)) == (fw::slots_needed(tensors, wire) > options.slots));
+    return fw::slots_needed(tensors, wire);
+  };
+  const fw::manifest near = bytes_only({{"a", 8}, {"b", 8}, {"c", 8}, {"d", 8}});
+  CHECK(needed(near, {8, 8, 2, false, false}) == 1);
+  const fw::manifest apart =
+      bytes_only({{"a1", 8}, {"b", 8}, {"c", 8}, {"a2", 8}, {"d", 8}}, {"a", "b", "c", "a", "d"});
+  CHECK(needed(apart, {8, 8, 2, false, false}) == 3);
+  CHECK(needed(apart, {8, 8, 3, false, false}) == 3);
+  CHECK(needed(apart, {24, 8, 2, false, false}) == 2);
+  CHECK(needed(apart, {64, 8, 2, false, false}) == 1);
+  CHECK(needed(fw::manifest{}, {}) == 0);
+  fw::manifest cut;
+  REQUIRE(!cut.add<block_wire>("w.weight", {1280, 64}));
+  CHECK(needed(cut, {128 * 64 + 256, 256, 1, true, false}) == 1);
+  fw::manifest late = bytes_only({{"a1", 8}}, {"a"});
+  REQUIRE(!late.add<block_wire>("w.weight", {384, 64}));
+  REQUIRE(!late.keep("a2", fw::dtype::uint8, {8}, "a"));
+  CHECK(needed(late, {128 * 64 + 256, 256, 2, true, false}) == 4);
 }
 
 TEST_CASE("a unit over the capacity has a buffer of its own, and the slots grow to it") {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fp8wire/wire/window.hpp>
+
 #include "update_fixture.hpp"
 
 namespace fw = fp8wire;
@@ -56,6 +58,29 @@ TEST_CASE("an item beyond the window is refused with the names that hold the win
     REQUIRE(!w.send(named(from, name)));
   REQUIRE(!w.learner.finish(w.stream()));
   CHECK(w.serves(1, from));
+}
+
+TEST_CASE("the slots that slots_needed says are enough, and one fewer is not") {
+  std::mt19937 random(3);
+  int tight = 0;
+  for (int round = 0; round < 40; ++round) {
+    test::model from = test::small_model();
+    std::shuffle(from.begin(), from.end(), random);
+    const fw::manifest tensors = test::manifest_of<block_wire>(from);
+    fw::plan_options options{round % 2 == 0 ? 1u : 6000u, 256, 64, round % 3 == 0, false};
+    options.slots = fw::slots_needed(tensors, fw::make_plan(tensors, options).value());
+    const auto run = [&] {
+      world w(from, options, commit_mode::staged, 1);
+      const fw::error wrong = w.update(1, from);
+      if (!wrong) CHECK(w.serves(0, from));
+      return wrong;
+    };
+    CHECK(!run());
+    if (--options.slots == 0) continue;
+    CHECK(run().code == errc::out_of_order);
+    ++tight;
+  }
+  CHECK(tight > 5);
 }
 
 TEST_CASE("what does not belong is refused by name and leaves the update as it was") {
