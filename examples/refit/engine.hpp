@@ -17,9 +17,9 @@ namespace programs {
 class timed_store : public fp8wire::host_store<> {
  public:
   using fp8wire::host_store<>::host_store;
-  fp8wire::error write(fp8wire::u32 piece, std::span<const std::byte> from, fp8wire::host_stream stream) {
+  fp8wire::error write(fp8wire::u32 piece, std::span<const std::byte> from, fp8wire::host_stream s) {
     const auto start = std::chrono::steady_clock::now();
-    fp8wire::error wrong = fp8wire::host_store<>::write(piece, from, stream);
+    fp8wire::error wrong = fp8wire::host_store<>::write(piece, from, s);
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return wrong;
   }
@@ -38,7 +38,7 @@ inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, 
   terms.mode = settings.mode;
   fp8wire::agreement agreed;
   std::vector<fp8wire::error> reasons;
-  if (fp8wire::error wrong = fp8wire::join<fp8wire::hello_json>(*transport, expected, terms, agreed, reasons)) return wrong;
+  if (fp8wire::error wrong = fp8wire::join<fp8wire::json_text>(*transport, expected, terms, agreed, reasons)) return wrong;
 
   timed_store store(agreed.tensors, agreed.wire, settings.mode);
   fp8wire::receiver<timed_store> receiver(agreed.tensors, agreed.wire, store);

@@ -22,7 +22,7 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
   if (fp8wire::error wrong = transport.accept()) return wrong;
   fp8wire::agreement agreed;
   std::vector<fp8wire::error> reasons;
-  if (fp8wire::error wrong = fp8wire::offer<fp8wire::hello_json>(transport, tensors, options, "", agreed, reasons)) return wrong;
+  if (fp8wire::error wrong = fp8wire::offer<fp8wire::json_text>(transport, tensors, options, "", agreed, reasons)) return wrong;
   if (fp8wire::error wrong = transport.allocate(agreed.wire.options().slots, agreed.wire.slot_bytes())) return wrong;
 
   workers threads(settings.threads);

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// fp8-refit: the weight update, live, between processes. This process starts a learner and the engines, listens to what
+// they report, and says how it ended.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <map>
+
+#include <fp8wire/io/manifest_json.hpp>
+
+#include "common/metadata.hpp"
+#include "common/report.hpp"
+#include "common/target.hpp"
+#include "refit/engine.hpp"
+#include "refit/learner.hpp"
+#include "refit/load.hpp"
+
+namespace {
+
+using namespace programs;
+
+struct options {
+  format_options format;
+  std::string checkpoint, transport = "shm", commit = "staged", dump, plan, json;
+  int engines = 1, engine_tp = 1, learners = 1, rounds = 3, threads = 0;
+  fp8wire::u64 buffer_bytes = fp8wire::u64{64} << 20, align = 256, seed = 0;
+  fp8wire::u32 slots = 2;
+  double timeout = 10, learning_rate = 1e-6;
+  std::string fp8_param = "off", delta = "off", fault;
+  bool list_faults = false;
+};
+
+void add_options(CLI::App& app, options& chosen) {
+  add_format_options(app, chosen.format);
+  app.add_option("CHECKPOINT", chosen.checkpoint, "A .safetensors file or a Hugging Face folder");
+  app.add_option("--transport", chosen.transport, "How bytes travel: shm")->capture_default_str();
+  app.add_option("--engines", chosen.engines, "Engine processes")->capture_default_str()->check(CLI::Range(1, 64));
+  app.add_option("--rounds", chosen.rounds, "Versions to send")->type_name("R")->capture_default_str()->check(CLI::Range(1, 1000000));
+  app.add_option("--commit", chosen.commit, "staged: the old version serves until the new one is whole; in-place: weights fit once")
+      ->type_name("staged|in-place")->capture_default_str();
+  app.add_option("--buffer-bytes", chosen.buffer_bytes, "Capacity of a transport buffer")->type_name("B")->capture_default_str();
+  app.add_option("--slots", chosen.slots, "Buffers in flight")->type_name("S")->capture_default_str()->check(CLI::Range(1, 1024));
+  app.add_option("--align", chosen.align, "Alignment of tensors in a buffer")->type_name("A")->capture_default_str();
+  app.add_option("--timeout", chosen.timeout, "Longest wait for a peer")->type_name("SECONDS")->capture_default_str();
+  app.add_option("--lr", chosen.learning_rate, "Between versions every weight moves by about this, relative; 0: unchanged")
+      ->type_name("X")->capture_default_str();
+  app.add_option("--seed", chosen.seed, "Of the moves")->capture_default_str();
+  app.add_option("--threads", chosen.threads, "Of the learner (default: all cores)")->type_name("N");
+  app.add_option("--dump", chosen.dump, "Every engine writes what it serves: DIR/engine<E>-v<V>.safetensors")->type_name("DIR");
+  app.add_option("--plan", chosen.plan, "Write manifest and plan as JSON; - is standard output")->type_name("FILE");
+  app.add_option("--json", chosen.json, "Write figures of every version as JSON; - is standard output")->type_name("FILE");
+  // What a later version fills: known, so that the answer can say so, and not in --help.
+  app.add_option("--engine-tp", chosen.engine_tp)->group("");
+  app.add_option("--learners", chosen.learners)->group("");
+  app.add_option("--fp8-param", chosen.fp8_param)->group("");
+  app.add_option("--delta", chosen.delta)->group("");
+  app.add_option("--fault", chosen.fault)->group("");
+  app.add_flag("--list-faults", chosen.list_faults)->group("");
+}
+
+/// Wrong usage exits with 2 before anything else happens.
+void check(const options& chosen) {
+  if (chosen.transport != "shm") {
+    for (const char* known : {"mpi", "nccl", "cuda-ipc"})
+      if (chosen.transport == known) misuse("--transport {}: not available yet; there is: shm", chosen.transport);
+    misuse("--transport {}: no such transport; there is: shm", chosen.transport);
+  }
+  if (chosen.commit != "staged" && chosen.commit != "in-place") misuse("--commit {}: staged or in-place", chosen.commit);
+  if (chosen.engine_tp != 1) misuse("--engine-tp {}: not available yet; there is: 1", chosen.engine_tp);
+  if (chosen.learners != 1) misuse("--learners {}: not available yet; there is: 1", chosen.learners);
+  if (chosen.fp8_param != "off") misuse("--fp8-param {}: not available yet; there is: off", chosen.fp8_param);
+  if (chosen.delta != "off") misuse("--delta {}: not available yet; there is: off", chosen.delta);
+  if (!chosen.fault.empty() || chosen.list_faults) misuse("--fault: not available yet; there are none");
+  if (!(chosen.timeout >= 0.001 && chosen.timeout <= 86400)) misuse("--timeout {}: 0.001 .. 86400 seconds", chosen.timeout);
+  if (!(chosen.learning_rate >= 0 && chosen.learning_rate <= 1)) misuse("--lr {}: 0 .. 1", chosen.learning_rate);
+  if (chosen.threads < 0 || chosen.threads > 1024) misuse("--threads {}: 1 .. 1024, or none for all cores", chosen.threads);
+  if (chosen.align < 8 || (chosen.align & (chosen.align - 1)) != 0 || chosen.align > (fp8wire::u64{1} << 30))
+    misuse("--align {}: a power of two in 8 .. 2^30", chosen.align);
+  if (chosen.buffer_bytes < 1 || chosen.buffer_bytes > (fp8wire::u64{1} << 46)) misuse("--buffer-bytes {}: 1 .. 2^46", chosen.buffer_bytes);
+  if (chosen.checkpoint.empty()) misuse("a checkpoint is wanted: a .safetensors file or a Hugging Face folder (try --help)");
+}
+
+/// The processes that this one started, and how each of them ended.
+class family {
+ public:
+  struct member {
+    std::string name;
+    pid_t pid = -1;
+    int status = 0;
+    bool ended = false;
+  };
+
+  /// Runs `body` in a new process, which dies with this one. `body` returns the exit code.
+  template <class Body> void start(std::string name, const Body& body) {
+    const pid_t parent = ::getpid(), child = ::fork();
+    if (child < 0) refuse("{}: no new process: {}", name, std::strerror(errno));
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != parent) ::_exit(refused);  // it died before the line above
+      int code = refused;
+      try {
+        code = body();
+      } catch (const std::exception& problem) {
+        complain("fp8-refit", name, problem.what());
+      }
+      ::_exit(code);
+    }
+    members_.push_back({std::move(name), child, 0, false});
+  }
+  /// Takes note of everybody who has ended. True once all have.
+  bool all_ended() {
+    bool all = true;
+    for (member& one : members_) {
+      if (!one.ended) one.ended = ::waitpid(one.pid, &one.status, WNOHANG) == one.pid;
+      all = all && one.ended;
+    }
+    return all;
+  }
+  void kill() {
+    for (const member& one : members_)
+      if (!one.ended) ::kill(one.pid, SIGKILL);
+  }
+  bool learner_ended() const { return !members_.empty() && members_.back().ended; }
+  /// "engine 1 (pid 123) was killed by signal 9", or nothing.
+  std::string killed() const {
+    for (const member& one : members_)
+      if (one.ended && WIFSIGNALED(one.status) && !stopped_late(one))
+        return fmt::format("{} (pid {}) was killed by signal {}", one.name, one.pid, WTERMSIG(one.status));
+    return {};
+  }
+  /// Everybody who has not ended some time after the learner has is stopped or stuck, and is ended.
+  void end_stragglers() {
+    for (member& one : members_)
+      if (!one.ended) late_.push_back(one.pid);
+    kill();
+  }
+  ~family() {
+    kill();
+    for (const member& one : members_)
+      if (!one.ended) ::waitpid(one.pid, nullptr, 0);
+  }
+  family() = default;
+  family(const family&) = delete;
+  family& operator=(const family&) = delete;
+
+ private:
+  bool stopped_late(const member& one) const { return std::find(late_.begin(), late_.end(), one.pid) != late_.end(); }
+  std::vector<member> members_;  // the learner last
+  std::vector<pid_t> late_;
+};
+
+struct version_figures {
+  report sent;
+  double load_seconds = 0;  // of the slowest engine
+};
+
+/// What came in over the pipe.
+struct outcome {
+  std::map<fp8wire::u64, version_figures> versions;
+  std::vector<fp8wire::u64> serving;  // by engine
+  std::string reason;                 // the first that is no echo of somebody else's end
+  std::string echo;                   // "peer is gone", from whoever noticed first
+};
+
+void listen(int pipe, family& children, std::chrono::milliseconds timeout, bool talk, outcome& heard) {
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  auto learner_end = std::chrono::steady_clock::time_point::max();
+  bool open = true;
+  while (open || !children.all_ended()) {
+    pollfd wait{pipe, POLLIN, 0};
+    const int ready = ::poll(&wait, 1, 50);
+    report one;
+    if (ready > 0) {
+      const ssize_t got = ::read(pipe, &one, sizeof(one));
+      if (got == 0) open = false;
+      if (got != sizeof(one)) {
+        if (!open) ::poll(nullptr, 0, 5);
+        continue;
+      }
+      switch (one.what) {
+        case report::kind::sent: heard.versions[one.version].sent = one; break;
+        case report::kind::serving: {
+          double& slowest = heard.versions[one.version].load_seconds;
+          slowest = (std::max)(slowest, one.load_seconds);
+          heard.serving[static_cast<std::size_t>(one.who)] = one.version;
+          break;
+        }
+        case report::kind::closed: heard.serving[static_cast<std::size_t>(one.who)] = one.version; break;
+        case report::kind::refused: {
+          if (one.who >= 0) heard.serving[static_cast<std::size_t>(one.who)] = one.version;
+          std::string& into = one.lost_peer ? heard.echo : heard.reason;
+          if (into.empty()) into = one.text;
+          break;
+        }
+      }
+      if (talk && one.what == report::kind::sent) {
+        const report& v = one;
+        print(fmt::format("version {}: {} in {} buffers, {:.3f} s, {:.2f} GB/s (quantize {:.3f} s), all engines committed\n", v.version,
+                          size_text(static_cast<fp8wire::i64>(v.bytes)), v.buffers, v.seconds,
+                          static_cast<double>(v.bytes) / v.seconds / 1e9, v.quantize_seconds));
+        std::fflush(stdout);
+      }
+    }
+    children.all_ended();
+    if (children.learner_ended() && learner_end == std::chrono::steady_clock::time_point::max()) learner_end = now();
+    if (learner_end != std::chrono::steady_clock::time_point::max() && now() - learner_end > timeout + std::chrono::seconds(1)) {
+      children.end_stragglers();
+      learner_end = std::chrono::steady_clock::time_point::max() - std::chrono::hours(1);
+    }
+  }
+}
+
+std::string json_text(const outcome& heard, const format& chosen) {
+  json::value top = json::value::object();
+  top["recipe"] = std::string(chosen.preset->name);
+  top["amax_floor"] = chosen.amax_floor;
+  top["grid_id"] = fmt::format("0x{:016x}", chosen.grid_id());
+  json::value versions = json::value::array();
+  for (const auto& [number, figures] : heard.versions) {
+    const report& v = figures.sent;
+    json::value row = json::value::object();
+    row["version"] = number;
+    row["bytes"] = v.bytes;
+    row["buffers"] = v.buffers;
+    row["seconds"] = v.seconds;
+    row["gb_per_s"] = static_cast<double>(v.bytes) / v.seconds / 1e9;
+    row["quantize_s"] = v.quantize_seconds;
+    row["transfer_s"] = v.transfer_seconds;
+    row["load_s"] = figures.load_seconds;
+    row["allocations"] = v.allocations;
+    versions.push_back(row);
+  }
+  top["versions"] = versions;
+  json::value engines = json::value::array();
+  for (std::size_t e = 0; e < heard.serving.size(); ++e) {
+    json::value row = json::value::object();
+    row["engine"] = static_cast<fp8wire::i64>(e);
+    row["serving"] = heard.serving[e];
+    engines.push_back(row);
+  }
+  top["engines"] = engines;
+  return json::write(top) + "\n";
+}
+
+int refit(const options& asked) {
+  check(asked);
+  const format chosen = resolve(asked.format);
+  chosen_via_bf16 = chosen.via_bf16;
+  const loaded_checkpoint loaded = load(asked.checkpoint, asked.format);
+
+  fp8wire::manifest tensors;
+  const update_format& wire = update_format_of(*chosen.preset);
+  for (const source_tensor& one : loaded.tensors)
+    must(one.quantized ? wire.add(tensors, one.spec.name, one.spec.shape, chosen.amax_floor, one.fused_with)
+                       : tensors.keep(one.spec.name, one.spec.dtype, one.spec.shape));
+  const fp8wire::plan_options plan_options{.capacity_bytes = asked.buffer_bytes, .align_bytes = asked.align, .slots = asked.slots};
+  const fp8wire::plan plan = must(fp8wire::make_plan(tensors, plan_options));
+
+  refit_settings settings;
+  settings.engines = asked.engines;
+  settings.rounds = asked.rounds;
+  settings.threads = asked.threads == 0 ? workers::available() : asked.threads;
+  settings.mode = asked.commit == "staged" ? fp8wire::commit_mode::staged : fp8wire::commit_mode::in_place;
+  settings.timeout = std::chrono::milliseconds(static_cast<long>(asked.timeout * 1000));
+  settings.learning_rate = asked.learning_rate;
+  settings.seed = asked.seed;
+  settings.dump_folder = asked.dump;
+  settings.socket_name = fmt::format("@fp8-refit-{}", ::getpid());
+  if (!asked.dump.empty() && ::mkdir(asked.dump.c_str(), 0777) != 0 && errno != EEXIST)
+    refuse("{}: cannot make the folder: {}", asked.dump, std::strerror(errno));
+  const dump_settings dump{add_metadata(loaded.metadata, chosen)};
+
+  int pipe[2];
+  if (::pipe2(pipe, O_CLOEXEC) != 0) refuse("no pipe: {}", std::strerror(errno));
+  family children;
+  const auto tell_why = [&](int who, const fp8wire::error& why) {
+    report one;
+    one.what = report::kind::refused;
+    one.who = who;
+    one.lost_peer = why.code == fp8wire::errc::peer_lost || why.code == fp8wire::errc::timeout;
+    one.say(why.message());
+    send(pipe[1], one);
+  };
+  for (int engine = 0; engine < asked.engines; ++engine)
+    children.start(fmt::format("engine {}", engine), [&] {
+      ::close(pipe[0]);
+      const fp8wire::error wrong = run_engine(engine, tensors, dump, settings, pipe[1]);
+      if (wrong) tell_why(engine, wrong);
+      return wrong ? refused : done;
+    });
+  children.start("learner", [&] {
+    ::close(pipe[0]);
+    fp8wire::error wrong;
+    auto transport = fp8wire::shm_publisher::listen(settings.socket_name, settings.engines, settings.timeout);
+    if (!transport) wrong = transport.error();
+    else wrong = run_learner(loaded.tensors, chosen, tensors, plan_options, settings, *transport, pipe[1]);
+    if (wrong) tell_why(-1, wrong);
+    return wrong ? refused : done;
+  });
+  ::close(pipe[1]);
+
+  outcome heard;
+  heard.serving.assign(static_cast<std::size_t>(asked.engines), 0);
+  const bool talk = asked.json != "-" && asked.plan != "-";
+  listen(pipe[0], children, settings.timeout, talk, heard);
+  ::close(pipe[0]);
+
+  const fp8wire::u64 last = static_cast<fp8wire::u64>(asked.rounds);
+  bool whole = true;
+  for (const fp8wire::u64 version : heard.serving) whole = whole && version == last;
+  const std::string killed = children.killed();
+  if (!whole || !killed.empty() || !heard.reason.empty()) {
+    std::string states;
+    for (std::size_t e = 0; e < heard.serving.size(); ++e)
+      states += fmt::format("; engine {} {}", e,
+                            heard.serving[e] == 0 ? std::string("serves nothing") : fmt::format("serves version {}", heard.serving[e]));
+    const std::string& why = !heard.reason.empty() ? heard.reason : !killed.empty() ? killed : heard.echo;
+    refuse("{}{}", why.empty() ? "the update did not finish" : why, states);
+  }
+  report_file plan_file(asked.plan, fp8wire::plan_json(tensors, plan)), json_file(asked.json, json_text(heard, chosen));
+  plan_file.commit();
+  json_file.commit();
+  return done;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  CLI::App app("Updates serving engines with a checkpoint's weights, version after version, over processes of this machine.", "fp8-refit");
+  options chosen;
+  add_options(app, chosen);
+  return run(app, count, arguments, [&] { return refit(chosen); });
+}
