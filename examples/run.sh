@@ -1,8 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing (Debian, as root or through sudo) and builds the programs into build/examples.
-# Usage: sh examples/run.sh --build-only
+# The main job on a fresh Debian: installs what is missing (as root or through sudo), builds the programs into
+# build/examples, converts a checkpoint to FP8, and updates two serving engines with it, three versions in a row.
+# Usage: sh examples/run.sh [CHECKPOINT | --build-only]
+#   CHECKPOINT: a .safetensors file or a Hugging Face folder of BF16, FP16 or FP32 weights; none: a small one is made.
 set -eu
+case ${1-} in
+  '' | --build-only | /*) ;;
+  *) set -- "$PWD/$1" ;;
+esac
 cd "$(dirname "$0")/.."
 . examples/setup.sh
 
@@ -11,3 +17,31 @@ install_missing $program_packages
 configure build -Dtests=disabled -Dexamples=enabled -Dbench=disabled
 meson compile -C build
 [ "${1-}" != --build-only ] || exit 0
+
+programs=build/examples
+work=build/demo
+rm -rf "$work"
+mkdir -p "$work"
+say() { printf '\n== %s\n' "$*"; }
+
+checkpoint=${1-}
+if [ -z "$checkpoint" ]; then
+  checkpoint=$work/checkpoint
+  say "A small Qwen3.5-shaped BF16 checkpoint, seeded: $checkpoint"
+  "$programs/make_checkpoint" --shards 2 "$checkpoint"
+fi
+case $checkpoint in
+  *.safetensors) converted=$work/fp8.safetensors ;;
+  *) converted=$work/fp8 ;;
+esac
+
+say "Converted to FP8 as vLLM quantizes, every byte proven: $converted"
+"$programs/fp8-convert" --verify --json "$work/convert.json" "$checkpoint" "$converted"
+
+say 'Three weight versions into two serving engines, each version whole or not at all'
+"$programs/fp8-refit" --engines 2 --rounds 3 --dump "$work/served" --plan "$work/plan.json" --json "$work/refit.json" "$checkpoint"
+ls "$work/served"
+
+say 'What an engine serves now'
+"$programs/fp8-inspect" "$work/served/engine0-v3.safetensors" | tail -n 8
+printf '\nReports and plan are in %s.\n' "$work"
