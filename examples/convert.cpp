@@ -5,14 +5,14 @@
 #include "common/options.hpp"
 #include "common/report.hpp"
 #include "common/target.hpp"
-#include "convert/folder.hpp"
-#include "convert/shard.hpp"
+#include "convert/conversion.hpp"
+#include "convert/engine_config.hpp"
 
 namespace {
 
 using fp8wire::i64;
 using fp8wire::u64;
-using programs::action;
+using fp8wire::verdict;
 using programs::must;
 namespace json = fp8wire::json;
 
@@ -51,46 +51,39 @@ void list_presets() {
   programs::print(text);
 }
 
-json::value report_of(const programs::conversion_plan& plan, const programs::format& how, bool measured,
-                      double seconds) {
-  json::value report, tensors = json::value::array();
-  report["recipe"] = how.preset->name;
-  report["scale"] = how.preset->scale;
-  report["amax_floor"] = must(json::parse(programs::shortest(how.amax_floor), "amax floor"));
-  report["grid_id"] = fmt::format("0x{:016x}", how.grid_id());
+json::value report_of(const programs::conversion_plan& plan, bool measured, double seconds) {
+  json::value report, tensors = json::value::array(), totals;
+  report["recipe"] = plan.how.preset->name;
+  report["scale"] = plan.how.preset->scale;
+  report["amax_floor"] = must(json::parse(programs::shortest(plan.how.amax_floor), "amax floor"));
+  report["grid_id"] = fmt::format("0x{:016x}", plan.how.grid_id());
   report["naming"] = programs::chosen_naming.id;
   report["layout"] = "canonical";
   report["model"] = plan.select.family_name();
   programs::deviation all;
-  i64 counts[3] = {}, bytes_in = 0, bytes_out = 0;
-  for (const programs::shard_plan& shard : plan.shards) {
-    for (const programs::tensor_plan& tensor : shard.tensors) {
-      json::value row;
-      row["name"] = tensor.in.name;
-      row["shape"] = programs::shape_json(tensor.in.shape);
-      row["dtype_in"] = name_of(tensor.in.dtype);
-      row["action"] = name_of(tensor.choice.what);
-      row["why"] = tensor.choice.why;
-      if (tensor.choice.what == action::quantized && measured) {
-        add_deviation(row, tensor.measured);
-        all.add(tensor.measured);
-      }
-      row["bytes_in"] = tensor.in_bytes;
-      row["bytes_out"] = tensor.out_bytes + tensor.scales_bytes;
-      ++counts[static_cast<int>(tensor.choice.what)];
-      bytes_in += tensor.in_bytes;
-      bytes_out += tensor.out_bytes + tensor.scales_bytes;
-      tensors.push_back(std::move(row));
+  i64 counts[3] = {};
+  for (const programs::tensor_plan& tensor : plan.tensors) {
+    json::value row;
+    row["name"] = tensor.in->name;
+    row["shape"] = programs::shape_json(tensor.in->shape);
+    row["dtype_in"] = name_of(tensor.in->dtype);
+    row["action"] = name_of(tensor.choice.what);
+    row["why"] = tensor.choice.why;
+    if (tensor.choice.what == verdict::quantized && measured) {
+      add_deviation(row, tensor.measured);
+      all.add(tensor.measured);
     }
+    row["bytes_in"] = tensor.in->bytes.size();
+    row["bytes_out"] = tensor.bytes_out;
+    ++counts[static_cast<int>(tensor.choice.what)];
+    tensors.push_back(std::move(row));
   }
-  json::value totals;
-  totals["tensors"] = counts[0] + counts[1] + counts[2];
-  totals["quantized"] = counts[static_cast<int>(action::quantized)];
-  totals["kept"] = counts[static_cast<int>(action::kept)];
-  totals["copied"] = counts[static_cast<int>(action::copied)];
+  totals["tensors"] = plan.tensors.size();
+  for (const verdict what : {verdict::quantized, verdict::kept, verdict::copied})
+    totals[name_of(what)] = counts[static_cast<int>(what)];
   if (measured) add_deviation(totals, all);
-  totals["bytes_in"] = bytes_in;
-  totals["bytes_out"] = bytes_out;
+  totals["bytes_in"] = plan.bytes_in;
+  totals["bytes_out"] = plan.bytes_out;
   report["tensors"] = std::move(tensors);
   report["totals"] = std::move(totals);
   report["seconds"] = seconds;
@@ -100,11 +93,21 @@ json::value report_of(const programs::conversion_plan& plan, const programs::for
 /// What a dry run says.
 std::string table_of(const programs::conversion_plan& plan) {
   std::string text;
-  for (const programs::shard_plan& shard : plan.shards)
-    for (const programs::tensor_plan& tensor : shard.tensors)
-      text += fmt::format("{:<9} {:<5} {:<18} {}  ({})\n", name_of(tensor.choice.what), name_of(tensor.in.dtype),
-                          fmt::format("[{}]", fmt::join(tensor.in.shape, ", ")), tensor.in.name, tensor.choice.why);
+  for (const programs::tensor_plan& tensor : plan.tensors)
+    text += fmt::format("{:<9} {:<5} {:<18} {}  ({})\n", name_of(tensor.choice.what), name_of(tensor.in->dtype),
+                        fmt::format("[{}]", fmt::join(tensor.in->shape, ", ")), tensor.in->name, tensor.choice.why);
   return text;
+}
+
+fp8wire::checkpoint_writer open_output(programs::conversion_plan& plan, const settings& chosen) {
+  const auto what = chosen.force ? fp8wire::existing::replace : fp8wire::existing::refuse;
+  auto opened = plan.input.is_folder()
+                    ? fp8wire::checkpoint_writer::folder(chosen.output, what, plan.shards, plan.input)
+                    : fp8wire::checkpoint_writer::file(chosen.output, what, plan.shards.front().tensors,
+                                                       plan.shards.front().metadata);
+  if (!opened && opened.error().code == fp8wire::errc::unexpected && !chosen.force)
+    programs::refuse("{}; --force replaces it", opened.error().message());
+  return must(std::move(opened));
 }
 
 int convert(const settings& chosen) {
@@ -112,27 +115,31 @@ int convert(const settings& chosen) {
   if (chosen.list_layouts) programs::misuse("--list-layouts: not available yet; there is: canonical");
   if (chosen.input.empty() || chosen.output.empty())
     programs::misuse("INPUT and OUTPUT are required (try fp8-convert --help)");
-  const programs::format how = programs::resolve(chosen.format);
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
 
-  programs::conversion_plan plan = programs::plan_conversion(chosen.input, chosen.output, chosen.format, how);
+  programs::conversion_plan plan = programs::plan_conversion(chosen.input, chosen.output, chosen.format);
   if (chosen.dry_run) {
     if (chosen.report != "-") programs::print(table_of(plan));
-    programs::report_file(chosen.report, json::write(report_of(plan, how, false, seconds()))).commit();
+    programs::report_file(chosen.report, json::write(report_of(plan, false, seconds()))).commit();
     return programs::done;
   }
   programs::workers threads(chosen.threads);
-  const programs::conversion work{how, !chosen.report.empty(), &threads};
-  fp8wire::atomic_output output = programs::claim_output(chosen.output, plan.folder, chosen.force, plan.out_bytes());
-  programs::run_conversion(plan, output.path(), work, chosen.verify);
+  fp8wire::checkpoint_writer output = open_output(plan, chosen);
+  programs::fill(plan, output, !chosen.report.empty(), threads);
+  const bool has_config = !plan.config.is(json::kind::null);
+  must(output.finish(has_config ? json::write(plan.config) : std::string()));
+  if (const json::value* engine = plan.config.find("quantization_config"))
+    if (const json::value beside = programs::modelopt_config(*engine); !beside.is(json::kind::null))
+      programs::write_text(output.path() + "/hf_quant_config.json", json::write(beside));
+  if (chosen.verify) programs::verify(plan, output.path(), threads);
   // The report is complete before the output appears, so that a report that cannot be written leaves no output behind.
   programs::report_file report;
   if (!chosen.report.empty())
-    report = programs::report_file(chosen.report, json::write(report_of(plan, how, true, seconds())));
+    report = programs::report_file(chosen.report, json::write(report_of(plan, true, seconds())));
   must(output.commit());
   report.commit();
-  fmt::print(stderr, "{}\n", programs::closing_line(plan, how, chosen.output, chosen.verify, seconds()));
+  fmt::print(stderr, "{}\n", programs::closing_line(plan, chosen.output, chosen.verify, seconds()));
   return programs::done;
 }
 

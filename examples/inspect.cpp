@@ -4,7 +4,6 @@
 
 #include "common/options.hpp"
 #include "common/report.hpp"
-#include "common/source.hpp"
 #include "common/target.hpp"
 #include "inspect/compare.hpp"
 #include "inspect/pairs.hpp"
@@ -27,7 +26,7 @@ int inspect(const settings& chosen) {
   if (!chosen.second.empty() && !chosen.original.empty())
     programs::misuse("--against compares one checkpoint with its original, not two");
   programs::workers threads(chosen.threads);
-  const programs::source a(chosen.first);
+  const fp8wire::checkpoint a = programs::must(fp8wire::checkpoint::open(chosen.first));
   json::value report;
   std::string text;
   bool sound = true;
@@ -35,14 +34,14 @@ int inspect(const settings& chosen) {
     programs::inspection found = programs::inspect_checkpoint(a, chosen.pattern, threads);
     std::vector<programs::pair_error> errors;
     if (!chosen.original.empty()) {
-      const programs::source original(chosen.original);
+      const fp8wire::checkpoint original = programs::must(fp8wire::checkpoint::open(chosen.original));
       errors = programs::measure_against(found, original, a, threads);
     }
     report = programs::report_of(chosen.first, chosen.original, a, found, errors);
     text = programs::text_of(found, errors);
     sound = found.broken() == 0;
   } else {
-    const programs::source b(chosen.second);
+    const fp8wire::checkpoint b = programs::must(fp8wire::checkpoint::open(chosen.second));
     const programs::comparison found = programs::compare_checkpoints(a, b, chosen.pattern, threads);
     report = programs::report_of(chosen.first, chosen.second, found);
     text = programs::text_of(found);

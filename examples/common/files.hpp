@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Passing over large files: what is read ahead, written behind, copied and compared without filling memory.
+/// Passing over large files: what is read ahead, copied and compared by all threads.
 #ifndef FP8WIRE_EXAMPLES_FILES_HPP
 #define FP8WIRE_EXAMPLES_FILES_HPP
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <fp8wire/core/bits.hpp>
@@ -27,24 +24,6 @@ inline void read_ahead(std::span<const std::byte> bytes) noexcept {
   const std::size_t lead = static_cast<std::size_t>(__builtin_bit_cast(fp8wire::u64, bytes.data()) % page);
   ::madvise(const_cast<std::byte*>(bytes.data() - lead), (std::min)(bytes.size() + lead, most), MADV_WILLNEED);
 }
-
-/// Starts the writing of finished parts of a file, so that the disk works while the next part is made.
-class write_behind {
- public:
-  explicit write_behind(const std::string& path) : file_(::open(path.c_str(), O_WRONLY | O_CLOEXEC)) {}
-  write_behind(const write_behind&) = delete;
-  write_behind& operator=(const write_behind&) = delete;
-  ~write_behind() {
-    if (file_ >= 0) ::close(file_);
-  }
-  void start(fp8wire::i64 offset, fp8wire::i64 bytes) const noexcept {
-    // A hint: where it cannot be had, fsync does all of the work at the end.
-    if (file_ >= 0 && bytes > 0) static_cast<void>(::sync_file_range(file_, offset, bytes, SYNC_FILE_RANGE_WRITE));
-  }
-
- private:
-  int file_;
-};
 
 /// Weights for the quantizer. Other writers align nothing: such a tensor moves to `aligned` first.
 inline weights aligned_weights(fp8wire::dtype type, std::span<const std::byte> bytes, fp8wire::matrix_extents extents,

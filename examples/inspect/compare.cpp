@@ -32,16 +32,14 @@ double value_at(dtype type, const std::byte* data, i64 i) {
   return std::nan("");
 }
 
-void compare_bytes(difference& found, const source::tensor& a, const source::tensor& b) {
-  const i64 width = (std::max)(1, fp8wire::bit_width(a.spec.dtype) / 8),
-            count = static_cast<i64>(a.bytes.size()) / width;
+void compare_bytes(difference& found, const fp8wire::checkpoint_tensor& a, const fp8wire::checkpoint_tensor& b) {
+  const i64 width = (std::max)(1, fp8wire::bit_width(a.dtype) / 8), count = static_cast<i64>(a.bytes.size()) / width;
   found.of = static_cast<u64>(count);
   for (i64 i = 0; i < count; ++i) {
     if (std::memcmp(a.bytes.data() + i * width, b.bytes.data() + i * width, static_cast<std::size_t>(width)) == 0)
       continue;
     if (found.differ++ == 0) found.first = i;
-    const double distance =
-        std::fabs(value_at(a.spec.dtype, a.bytes.data(), i) - value_at(a.spec.dtype, b.bytes.data(), i));
+    const double distance = std::fabs(value_at(a.dtype, a.bytes.data(), i) - value_at(a.dtype, b.bytes.data(), i));
     if (distance > found.largest) found.largest = distance;
   }
 }
@@ -53,46 +51,49 @@ double cell_db(const deviation& block) {
 
 }  // namespace
 
-comparison compare_checkpoints(const source& a, const source& b, const std::string& pattern, workers& threads) {
+comparison compare_checkpoints(const fp8wire::checkpoint& a, const fp8wire::checkpoint& b, const std::string& pattern,
+                               workers& threads) {
   comparison found;
   const auto wanted = [&](const std::string& name) {
     return pattern.empty() || fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
   };
-  std::vector<const source::tensor*> common;
-  for (const auto& [name, tensor] : a.tensors()) {
-    if (!wanted(name)) continue;
-    if (b.find(name) == nullptr) found.only_a.push_back(name);
-    else common.push_back(&tensor);
+  std::vector<const fp8wire::checkpoint_tensor*> common;
+  for (const fp8wire::checkpoint_tensor* tensor : by_name(a)) {
+    if (!wanted(tensor->name)) continue;
+    if (b.find(tensor->name) == nullptr) found.only_a.push_back(tensor->name);
+    else common.push_back(tensor);
   }
-  for (const auto& [name, tensor] : b.tensors())
-    if (wanted(name) && a.find(name) == nullptr) found.only_b.push_back(name);
+  for (const fp8wire::checkpoint_tensor* tensor : by_name(b))
+    if (wanted(tensor->name) && a.find(tensor->name) == nullptr) found.only_b.push_back(tensor->name);
   std::mutex adding;
   threads.run(static_cast<i64>(common.size()), [&](i64 number) {
-    const source::tensor& left = *common[static_cast<std::size_t>(number)];
-    const source::tensor& right = *b.find(left.spec.name);
+    const fp8wire::checkpoint_tensor& left = *common[static_cast<std::size_t>(number)];
+    const fp8wire::checkpoint_tensor& right = *b.find(left.name);
     difference one;
-    one.name = left.spec.name;
-    if (left.spec.dtype != right.spec.dtype || left.spec.shape != right.spec.shape) {
-      one.what = fmt::format("{} [{}] against {} [{}]", name_of(left.spec.dtype), fmt::join(left.spec.shape, ", "),
-                             name_of(right.spec.dtype), fmt::join(right.spec.shape, ", "));
+    one.name = left.name;
+    if (left.dtype != right.dtype || left.shape != right.shape) {
+      one.what = fmt::format("{} [{}] against {} [{}]", name_of(left.dtype), fmt::join(left.shape, ", "),
+                             name_of(right.dtype), fmt::join(right.shape, ", "));
     } else {
       compare_bytes(one, left, right);
       one.what = one.name.find("_scale") != std::string::npos ? "scales"
-                 : fp8wire::bit_width(left.spec.dtype) == 8   ? "codes"
+                 : fp8wire::bit_width(left.dtype) == 8        ? "codes"
                                                               : "weights";
     }
     a.drop(left);
     b.drop(right);
     const std::lock_guard lock(adding);
-    if (one.differ > 0 || left.spec.dtype != right.spec.dtype || left.spec.shape != right.spec.shape)
+    if (one.differ > 0 || left.dtype != right.dtype || left.shape != right.shape)
       found.differences.push_back(std::move(one));
     else ++found.same;
   });
   std::sort(found.differences.begin(), found.differences.end(),
             [](const difference& x, const difference& y) { return x.name < y.name; });
-  const auto grid = [](const source& of) {
-    const auto entry = of.metadata().find("fp8wire.grid_id");
-    return entry == of.metadata().end() ? std::string() : entry->second;
+  const auto grid = [](const fp8wire::checkpoint& of) {
+    for (const fp8wire::checkpoint_shard& shard : of.shards())
+      for (const auto& [key, value] : shard.metadata)
+        if (key == "fp8wire.grid_id") return value;
+    return std::string();
   };
   found.grid_a = grid(a);
   found.grid_b = grid(b);
@@ -101,24 +102,23 @@ comparison compare_checkpoints(const source& a, const source& b, const std::stri
   return found;
 }
 
-std::vector<pair_error> measure_against(const inspection& found, const source& original, const source& from,
-                                        workers& threads) {
+std::vector<pair_error> measure_against(const inspection& found, const fp8wire::checkpoint& original,
+                                        const fp8wire::checkpoint& from, workers& threads) {
   constexpr std::size_t most_worst = 5;
   constexpr i64 most_cells = 48;
   std::vector<pair_error> errors;
   for (const pair_report& pair : found.pairs) {
     pair_error& one = errors.emplace_back();
     one.name = pair.name;
-    const source::tensor* weight = original.find(pair.name);
+    const fp8wire::checkpoint_tensor* weight = original.find(pair.name);
     if (!pair.canonical || pair.bytes.values == nullptr) one.problem = "its scales are not canonical";
     else if (weight == nullptr) one.problem = "no such tensor in the original";
-    else if (!is_weight_dtype(weight->spec.dtype))
-      one.problem = fmt::format("{} in the original", name_of(weight->spec.dtype));
-    else if (weight->spec.shape != pair.shape)
-      one.problem = fmt::format("[{}] in the original", fmt::join(weight->spec.shape, ", "));
+    else if (!is_weight_dtype(weight->dtype)) one.problem = fmt::format("{} in the original", name_of(weight->dtype));
+    else if (weight->shape != pair.shape)
+      one.problem = fmt::format("[{}] in the original", fmt::join(weight->shape, ", "));
     if (!one.problem.empty()) continue;
     std::vector<u64> aligned;
-    const weights in = aligned_weights(weight->spec.dtype, weight->bytes, pair.extents, aligned);
+    const weights in = aligned_weights(weight->dtype, weight->bytes, pair.extents, aligned);
     const i64 block_rows =
         fp8wire::ceil_div(pair.extents.rows, fp8wire::detail::block_extent(pair.bytes.block_rows, pair.extents.rows));
     const i64 block_cols =

@@ -26,7 +26,8 @@ struct comparison {
   bool equal() const { return only_a.empty() && only_b.empty() && differences.empty(); }
 };
 
-comparison compare_checkpoints(const source& a, const source& b, const std::string& pattern, workers& threads);
+comparison compare_checkpoints(const fp8wire::checkpoint& a, const fp8wire::checkpoint& b, const std::string& pattern,
+                               workers& threads);
 
 /// One block and its error.
 struct block_error {
@@ -46,8 +47,8 @@ struct pair_error {
 };
 
 /// Measures every pair that has an original of the same shape, and proves which of its presets made it.
-std::vector<pair_error> measure_against(const inspection& found, const source& original, const source& from,
-                                        workers& threads);
+std::vector<pair_error> measure_against(const inspection& found, const fp8wire::checkpoint& original,
+                                        const fp8wire::checkpoint& from, workers& threads);
 
 }  // namespace programs
 #endif

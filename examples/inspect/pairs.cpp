@@ -3,6 +3,7 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <set>
 
 #include "../common/options.hpp"
@@ -148,14 +149,23 @@ u64 inspection::broken() const {
   return count;
 }
 
-inspection inspect_checkpoint(const source& from, const std::string& pattern, workers& threads) {
+std::vector<const fp8wire::checkpoint_tensor*> by_name(const fp8wire::checkpoint& from) {
+  std::vector<const fp8wire::checkpoint_tensor*> sorted;
+  for (const fp8wire::checkpoint_tensor& one : from.tensors()) sorted.push_back(&one);
+  std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
+  return sorted;
+}
+
+inspection inspect_checkpoint(const fp8wire::checkpoint& from, const std::string& pattern, workers& threads) {
   inspection found;
   std::set<std::string> used;
   const auto wanted = [&](const std::string& name) {
     return pattern.empty() || fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
   };
-  for (const auto& [name, tensor] : from.tensors()) {
-    if (!is_code_dtype(tensor.spec.dtype)) continue;
+  for (const fp8wire::checkpoint_tensor* one : by_name(from)) {
+    const fp8wire::checkpoint_tensor& tensor = *one;
+    const std::string& name = tensor.name;
+    if (!is_code_dtype(tensor.dtype)) continue;
     used.insert(name);
     std::vector<std::string> partners;
     for (const std::string& scale : scale_names(name))
@@ -167,14 +177,14 @@ inspection inspect_checkpoint(const source& from, const std::string& pattern, wo
     }
     pair_report best;
     for (const std::string& scale : partners) {
-      const source::tensor& scales = *from.find(scale);
+      const fp8wire::checkpoint_tensor& scales = *from.find(scale);
       pair_report pair;
       pair.name = name;
       pair.scale_name = scale;
-      pair.codes = tensor.spec.dtype;
-      pair.shape = tensor.spec.shape;
-      pair.scale_dtype = scales.spec.dtype;
-      pair.scale_shape = scales.spec.shape;
+      pair.codes = tensor.dtype;
+      pair.shape = tensor.shape;
+      pair.scale_dtype = scales.dtype;
+      pair.scale_shape = scales.shape;
       pair.bytes.codes = reinterpret_cast<const fp8wire::u8*>(tensor.bytes.data());
       pair.bytes.scales = scales.bytes.data();
       pair.bytes.values = values_of(pair.codes);
@@ -191,16 +201,18 @@ inspection inspect_checkpoint(const source& from, const std::string& pattern, wo
       best.note = fmt::format("{} tensors could be its scales: {}", partners.size(), fmt::join(partners, ", "));
     found.pairs.push_back(std::move(best));
   }
-  for (const auto& [name, tensor] : from.tensors()) {
+  for (const fp8wire::checkpoint_tensor* one : by_name(from)) {
+    const fp8wire::checkpoint_tensor& tensor = *one;
+    const std::string& name = tensor.name;
     if (used.contains(name) || !wanted(name)) continue;
     const std::string weight = weight_of(name);
-    const source::tensor* partner = weight.empty() ? nullptr : from.find(weight);
+    const fp8wire::checkpoint_tensor* partner = weight.empty() ? nullptr : from.find(weight);
     // A scale without its weight, or beside a weight that is no FP8. Scales of activations and KV caches have no weight's name.
     if (!weight.empty() && (partner != nullptr || weight.ends_with(".weight")))
       found.orphans.push_back({name, partner == nullptr
                                          ? "scales without codes"
-                                         : fmt::format("scales beside a weight in {}", name_of(partner->spec.dtype))});
-    else ++found.other[std::string(name_of(tensor.spec.dtype))];
+                                         : fmt::format("scales beside a weight in {}", name_of(partner->dtype))});
+    else ++found.other[std::string(name_of(tensor.dtype))];
   }
   threads.run(static_cast<i64>(found.pairs.size()), [&](i64 number) {
     pair_report& pair = found.pairs[static_cast<std::size_t>(number)];

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include <fp8wire/io/checkpoint.hpp>
 #include <fp8wire/model/wire_format.hpp>
 
 #include "../common/measure.hpp"
-#include "../common/source.hpp"
 
 namespace programs {
 
@@ -61,8 +61,11 @@ struct inspection {
   fp8wire::u64 broken() const;
 };
 
+/// A checkpoint's tensors in the order of their names.
+std::vector<const fp8wire::checkpoint_tensor*> by_name(const fp8wire::checkpoint& from);
+
 /// `pattern` limits what is looked at; empty for all.
-inspection inspect_checkpoint(const source& from, const std::string& pattern, workers& threads);
+inspection inspect_checkpoint(const fp8wire::checkpoint& from, const std::string& pattern, workers& threads);
 
 }  // namespace programs
 #endif

@@ -108,13 +108,14 @@ json::value pair_json(const pair_report& pair) {
 
 }  // namespace
 
-json::value report_of(const std::string& path, const std::string& original, const source& from, const inspection& found,
-                      const std::vector<pair_error>& errors) {
+json::value report_of(const std::string& path, const std::string& original, const fp8wire::checkpoint& from,
+                      const inspection& found, const std::vector<pair_error>& errors) {
   json::value report, pairs = json::value::array(), orphans = json::value::array(), summary,
                       metadata = json::value::object();
   report["checkpoint"] = path;
   report["against"] = original.empty() ? json::value() : json::value(original);
-  for (const auto& [key, value] : from.metadata()) metadata[key] = value;
+  for (const fp8wire::checkpoint_shard& shard : from.shards())
+    for (const auto& [key, value] : shard.metadata) metadata[key] = value;
   report["metadata"] = std::move(metadata);
   fp8wire::u64 blocks = 0, zero_blocks = 0, suspicious = 0;
   deviation all;

@@ -12,7 +12,7 @@
 
 namespace programs {
 
-fp8wire::json::value report_of(const std::string& path, const std::string& original, const source& from,
+fp8wire::json::value report_of(const std::string& path, const std::string& original, const fp8wire::checkpoint& from,
                                const inspection& found, const std::vector<pair_error>& errors);
 fp8wire::json::value report_of(const std::string& a, const std::string& b, const comparison& found);
 

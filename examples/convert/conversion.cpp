@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conversion.hpp"
+
+#include <algorithm>
+#include <mutex>
+
+#include "../common/files.hpp"
+#include "../common/metadata.hpp"
+#include "../common/report.hpp"
+#include "engine_config.hpp"
+
+namespace programs {
+namespace {
+
+using fp8wire::i64;
+using fp8wire::u64;
+using fp8wire::verdict;
+using bytes_in = std::span<const std::byte>;
+
+/// Neither may lie in the other: the output would become part of the input, or the input go with the old output.
+void expect_apart(const std::string& input, const std::string& output) {
+  const bool within = fp8wire::lies_within(output, input), around = fp8wire::lies_within(input, output);
+  if (within && around) misuse("OUTPUT is INPUT: {}", output);
+  if (within) misuse("OUTPUT {} lies inside INPUT {}", output, input);
+  if (around) misuse("INPUT {} lies inside OUTPUT {}", input, output);
+}
+
+[[noreturn]] void refuse_nonfinite(const tensor_plan& tensor, const weights& in) {
+  i64 first = -1, count = 0;
+  const i64 size = in.extents.batch * in.extents.rows * in.extents.cols;
+  const auto look = [&]<class In>(const In* data) {
+    for (i64 i = 0; i < size; ++i) {
+      if (fp8wire::f32::is_finite(fp8wire::bits_of(fp8wire::to_float(data[i])))) continue;
+      if (count++ == 0) first = i;
+    }
+  };
+  if (in.type == fp8wire::dtype::bf16) look(static_cast<const fp8wire::bf16*>(in.data));
+  else if (in.type == fp8wire::dtype::f16) look(static_cast<const fp8wire::fp16*>(in.data));
+  else look(static_cast<const float*>(in.data));
+  refuse(
+      "{}: NaN or Inf, the first at element {} (row {}, column {}), {} of {} in all; --nonfinite tool lets the "
+      "preset's "
+      "own rule decide, --keep leaves the tensor as it is",
+      tensor.in->name, first, first / in.extents.cols, first % in.extents.cols, count, size);
+}
+
+/// Which places of a tensor differ from what they should be, as a refusal.
+[[noreturn]] void refuse_byte(const tensor_plan& tensor, const fp8wire::mismatch& wrong, i64 batch) {
+  refuse("{}: --verify: {} at batch {}, row {}, column {} is {:#x}, the reference makes {:#x}", tensor.in->name,
+         wrong.in_scale ? "scale" : "code", batch, wrong.row, wrong.col, wrong.got, wrong.expected);
+}
+
+}  // namespace
+
+conversion_plan plan_conversion(const std::string& input, const std::string& output, const format_options& options) {
+  conversion_plan plan;
+  plan.how = resolve(options);
+  expect_apart(input, output);
+  plan.input = must(fp8wire::checkpoint::open(input));
+  if (!plan.input.config().empty()) plan.config = must(json::parse(plan.input.config(), input + "/config.json"));
+  if (const json::value* already = plan.config.find("quantization_config");
+      already != nullptr && !already->is(json::kind::null)) {
+    const json::value* method = already->find("quant_method");
+    refuse("{}: is quantized already (quant_method {}): convert the checkpoint that it was made of", input,
+           method == nullptr ? "unknown" : method->text());
+  }
+  plan.select = selection(options, plan.config);
+  for (const fp8wire::checkpoint_shard& shard : plan.input.shards())
+    plan.shards.push_back({shard.name, {}, add_metadata(shard.metadata, plan.how)});
+  std::vector<std::string> kept;
+  for (const fp8wire::checkpoint_tensor& in : plan.input.tensors()) {
+    tensor_plan tensor;
+    tensor.in = &in;
+    tensor.choice = plan.select.decide(in);
+    std::vector<fp8wire::tensor_spec> made{in};
+    if (tensor.choice.what == verdict::quantized) {
+      auto pair = plan.how.preset->tensors(in.name, in.shape);
+      if (!pair) refuse("{}; --keep '{}' leaves it in its own dtype", pair.error().message(), in.name);
+      made = std::move(pair).value();
+      tensor.extents = must(fp8wire::extents_of(in.name, in.shape));
+      tensor.scale_name = made.back().name;
+    } else if (tensor.choice.what == verdict::kept) {
+      kept.push_back(in.name);
+    }
+    for (fp8wire::tensor_spec& spec : made) {
+      tensor.bytes_out += fp8wire::byte_count(spec.dtype, spec.shape);
+      plan.shards[in.shard].tensors.push_back(std::move(spec));
+    }
+    plan.bytes_in += static_cast<i64>(in.bytes.size());
+    plan.bytes_out += tensor.bytes_out;
+    plan.tensors.push_back(std::move(tensor));
+  }
+  if (!plan.config.is(json::kind::null))
+    plan.config["quantization_config"] = quantization_config(*plan.how.preset, kept);
+  return plan;
+}
+
+void fill(conversion_plan& plan, const fp8wire::checkpoint_writer& output, bool measure_errors, workers& threads) {
+  const quantizer& preset = *plan.how.preset;
+  progress bar("converting", static_cast<u64>(plan.bytes_in));
+  std::vector<u64> aligned;
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    tensor_plan& tensor = plan.tensors[i];
+    const fp8wire::checkpoint_tensor& in = *tensor.in;
+    // The disk reads the next tensor while this one is worked on, and writes the last ones as the kernel sees fit.
+    if (i + 1 < plan.tensors.size()) read_ahead(plan.tensors[i + 1].in->bytes);
+    const std::span<std::byte> out = output.bytes(in.name);
+    if (tensor.choice.what != verdict::quantized) {
+      copy_bytes(in.bytes, out, threads);
+    } else {
+      const std::span<std::byte> scales = output.bytes(tensor.scale_name);
+      const weights from = aligned_weights(in.dtype, in.bytes, tensor.extents, aligned);
+      const bool finite =
+          preset.quantize(from, out.data(), scales.data(), plan.how.amax_floor, plan.how.via_bf16, threads);
+      if (!finite && plan.how.refuse_nonfinite) refuse_nonfinite(tensor, from);
+      if (measure_errors)
+        tensor.measured = measure(from,
+                                  {reinterpret_cast<const fp8wire::u8*>(out.data()), scales.data(), preset.stored,
+                                   preset.block_rows, preset.block_cols, preset.values},
+                                  threads);
+      output.drop(tensor.scale_name);
+    }
+    plan.input.drop(in);
+    output.drop(in.name);
+    bar.add(in.bytes.size());
+  }
+}
+
+void verify(const conversion_plan& plan, const std::string& path, workers& threads) {
+  const quantizer& preset = *plan.how.preset;
+  const fp8wire::checkpoint output = must(fp8wire::checkpoint::open(path));
+  progress bar("verifying", static_cast<u64>(plan.bytes_in));
+  std::size_t expected = 0;
+  for (std::size_t i = 0; i < plan.shards.size(); ++i) {
+    expected += plan.shards[i].tensors.size();
+    if (output.shards()[i].metadata != plan.shards[i].metadata)
+      refuse("{}: --verify: the metadata do not read back as they were written", plan.shards[i].name);
+    for (const fp8wire::tensor_spec& spec : plan.shards[i].tensors) {
+      const fp8wire::checkpoint_tensor* there = output.find(spec.name);
+      if (there == nullptr || there->dtype != spec.dtype || there->shape != spec.shape)
+        refuse("{}: --verify: it does not read back as it was written", spec.name);
+    }
+  }
+  if (output.tensors().size() != expected)
+    refuse("{}: --verify: {} tensors, {} were written", path, output.tensors().size(), expected);
+  // The scalar reference knows no threads: matrices are shared out instead.
+  struct job {
+    const tensor_plan* tensor;
+    i64 batch;
+  };
+  std::vector<job> jobs;
+  for (const tensor_plan& tensor : plan.tensors) {
+    if (tensor.choice.what == verdict::quantized) {
+      for (i64 batch = 0; batch < tensor.extents.batch; ++batch) jobs.push_back({&tensor, batch});
+      continue;
+    }
+    const fp8wire::checkpoint_tensor& made = *output.find(tensor.in->name);
+    if (!same_bytes(tensor.in->bytes, made.bytes, threads))
+      refuse("{}: --verify: {} is not the copy that it should be", tensor.in->name, name_of(tensor.in->dtype));
+    plan.input.drop(*tensor.in);
+    output.drop(made);
+    bar.add(made.bytes.size());
+  }
+  std::mutex drawing;
+  threads.run(static_cast<i64>(jobs.size()), [&](i64 number) {
+    const auto& [tensor, batch] = jobs[static_cast<std::size_t>(number)];
+    const fp8wire::checkpoint_tensor &codes = *output.find(tensor->in->name),
+                                     &scales = *output.find(tensor->scale_name);
+    const auto matrix = [&, at = batch, of = tensor->extents.batch](bytes_in bytes) {
+      const std::size_t size = bytes.size() / static_cast<std::size_t>(of);
+      return bytes.subspan(static_cast<std::size_t>(at) * size, size);
+    };
+    std::vector<u64> aligned;
+    const weights from = aligned_weights(tensor->in->dtype, matrix(tensor->in->bytes),
+                                         {1, tensor->extents.rows, tensor->extents.cols}, aligned);
+    const fp8wire::mismatch wrong = preset.verify(from, matrix(codes.bytes).data(), matrix(scales.bytes).data(),
+                                                  plan.how.amax_floor, plan.how.via_bf16);
+    if (wrong.found) refuse_byte(*tensor, wrong, batch);
+    if (batch + 1 < tensor->extents.batch) return;
+    plan.input.drop(*tensor->in);
+    output.drop(codes);
+    const std::lock_guard lock(drawing);
+    bar.add(tensor->in->bytes.size());
+  });
+}
+
+std::string closing_line(const conversion_plan& plan, const std::string& output, bool verified, double seconds) {
+  const quantizer& preset = *plan.how.preset;
+  const auto quantized = std::count_if(plan.tensors.begin(), plan.tensors.end(),
+                                       [](const tensor_plan& one) { return one.choice.what == verdict::quantized; });
+  const std::string text = fmt::format("{}: {} tensors in FP8 ({} {}), {} -> {} in {:.1f} s{}", output, quantized,
+                                       preset.name, preset.scale, size_text(plan.bytes_in), size_text(plan.bytes_out),
+                                       seconds, verified ? ", every byte verified" : "");
+  if (plan.config.is(json::kind::null))
+    return text + "; an engine serves it from a folder with config.json: give that folder as INPUT";
+  return fmt::format("{}; serve it: {} {}{}", text,
+                     chosen_naming.id == "sglang" ? "python3 -m sglang.launch_server --model-path" : "vllm serve",
+                     output, preset.microscaling ? " (MXFP8 wants a GPU of SM100 or later)" : "");
+}
+
+}  // namespace programs
