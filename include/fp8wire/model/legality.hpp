@@ -144,7 +144,7 @@ inline std::vector<std::string> legal(weight_reader who, std::vector<weight_part
     found.divides(part.name, part.cols, "columns", "tp", col_tp);
     if (rules.loader) {
       // Rows: fused and sharded parts; MoE intermediate sizes always.
-      const bool may_be_ragged = rules.last_part_ragged && row_tp == 1 && i + 1 == parts.size() && !moe;
+      const bool may_be_ragged = rules.last_part_ragged && i + 1 == parts.size();
       if (row_tp > 1 || moe || (fused && !may_be_ragged))
         found.multiple(part.name, part.rows, "rows", row_tp, where.block_rows);
       // Columns: sharded ones; MXFP8 rows hold whole blocks, sharded or not.
