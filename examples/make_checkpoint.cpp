@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a small checkpoint with the tensors of Qwen3.5 (dense and MoE MLP, gated delta nets, vision), the same bytes for
-// the same seed on every machine. For demonstrations, tests and measurements.
+// Writes a small checkpoint with the tensors of Qwen3.5 (dense and MoE MLP, gated delta nets, vision), with the same
+// bytes for the same seed on every machine. For demonstrations, tests and measurements.
 #include <filesystem>
 
 #include <fp8wire/io/json.hpp>

@@ -60,7 +60,7 @@ struct pair_bytes {
   }
 };
 
-/// Calls at(batch, block_row, block_col, deviation of that block), in order within a row of blocks; rows run on the workers.
+/// Calls at(batch, block_row, block_col, deviation of that block), in order within a row of blocks; workers share rows.
 template <class At> void measure_blocks(const weights& in, const pair_bytes& pair, workers& threads, const At& at) {
   const fp8wire::i64 rows = in.extents.rows, cols = in.extents.cols;
   const fp8wire::i64 height = fp8wire::detail::block_extent(pair.block_rows, rows),

@@ -13,7 +13,7 @@
 
 namespace programs {
 
-/// run() hands jobs out one by one to `count` threads, the caller among them; the first exception is thrown again there.
+/// run() hands jobs out one by one to `count` threads, the caller among them, where the first exception is thrown again.
 /// Threads: one run() at a time.
 class workers {
  public:

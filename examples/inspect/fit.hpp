@@ -10,8 +10,8 @@ namespace programs {
 
 /// Fills presets, blocks_checked, zero_blocks, nan_codes and faults.zero_over_codes of a canonical pair.
 ///
-/// A preset fits a block when some amax of BF16 (or FP32) weights leads to the stored scale and to the largest code found
-/// in the block. Presets that differ only in how elements are rounded cannot be told apart this way: --against can.
+/// A preset fits a block when some amax of BF16 (or FP32) weights leads to the stored scale and to the block's largest
+/// code. Presets that differ only in how elements are rounded cannot be told apart this way: --against can.
 void fit_presets(pair_report& pair);
 
 /// What is in both.

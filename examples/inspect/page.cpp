@@ -14,11 +14,11 @@ constexpr std::string_view head = R"html(<!doctype html>
 <link rel="icon" href="data:,">
 <title>fp8-inspect</title>
 <style>
-:root { --ground: #fbfbfa; --card: #fff; --ink: #1d2126; --soft: #626b76; --line: #dfe2e6; --bar: #2f6db5; --low: #c0392b;
-  --good: #1e7d4f; --mark: #fff3c4; }
+:root { --ground: #fbfbfa; --card: #fff; --ink: #1d2126; --soft: #626b76; --line: #dfe2e6; --bar: #2f6db5;
+  --low: #c0392b; --good: #1e7d4f; --mark: #fff3c4; }
 @media (prefers-color-scheme: dark) {
-  :root { --ground: #14171a; --card: #1c2024; --ink: #e4e7ea; --soft: #9aa4af; --line: #33393f; --bar: #6ea8e8; --low: #ef7d6e;
-    --good: #6fcf97; --mark: #4a4220; }
+  :root { --ground: #14171a; --card: #1c2024; --ink: #e4e7ea; --soft: #9aa4af; --line: #33393f; --bar: #6ea8e8;
+    --low: #ef7d6e; --good: #6fcf97; --mark: #4a4220; }
 }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 72rem; padding: 1rem; background: var(--ground); color: var(--ink);
@@ -26,7 +26,8 @@ body { margin: 0 auto; max-width: 72rem; padding: 1rem; background: var(--ground
 h1 { font-size: 1.25rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.05rem; margin: 0 0 .25rem; }
 p { margin: .25rem 0 .75rem; color: var(--soft); }
-section { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .9rem; margin: 1rem 0; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .9rem;
+  margin: 1rem 0; }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .75rem; }
 .facts div { border-left: 3px solid var(--line); padding-left: .6rem; min-width: 0; }
 .facts .bad { border-color: var(--low); }
@@ -41,12 +42,13 @@ svg .bar { fill: var(--bar); }
 svg .bar.low { fill: var(--low); }
 .maps { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: 1rem; }
 figure { margin: 0; min-width: 0; }
-canvas { width: 100%; aspect-ratio: 1; image-rendering: pixelated; border: 1px solid var(--line); border-radius: .25rem; display: block; }
+canvas { width: 100%; aspect-ratio: 1; image-rendering: pixelated;
+  border: 1px solid var(--line); border-radius: .25rem; display: block; }
 figcaption { font-size: .8rem; color: var(--soft); overflow-wrap: anywhere; }
 .key { height: .6rem; border-radius: .3rem; margin: .5rem 0 .1rem; max-width: 24rem; }
 .ends { display: flex; justify-content: space-between; max-width: 24rem; font-size: .8rem; color: var(--soft); }
-input { width: 100%; font: inherit; padding: .5rem .7rem; border: 1px solid var(--line); border-radius: .4rem; background: var(--ground);
-  color: var(--ink); }
+input { width: 100%; font: inherit; padding: .5rem .7rem; border: 1px solid var(--line); border-radius: .4rem;
+  background: var(--ground); color: var(--ink); }
 .scroll { overflow-x: auto; margin-top: .6rem; }
 table { border-collapse: collapse; width: 100%; font-size: .88rem; }
 th, td { text-align: left; padding: .35rem .6rem .35rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
@@ -82,7 +84,8 @@ const main = document.getElementById("main");
 const SVG = "http://www.w3.org/2000/svg";
 function make(tag, options = {}, ...children) {
   const node = document.createElement(tag);
-  for (const [key, value] of Object.entries(options)) key === "class" ? node.className = value : node.setAttribute(key, value);
+  for (const [key, value] of Object.entries(options))
+    key === "class" ? node.className = value : node.setAttribute(key, value);
   node.append(...children);
   return node;
 }
@@ -105,7 +108,8 @@ const short = value => value === null ? "" : value === 0 ? "0" : value.toPrecisi
 const fits = list => list.map(one => `${one.name} ${one.scale}${one.from.includes("BF16") ? "" : " from FP32"}`);
 function facts(list) {
   const box = make("div", {class: "facts"});
-  for (const [value, label, bad] of list) box.append(make("div", bad ? {class: "bad"} : {}, make("b", {}, String(value)), make("span", {}, label)));
+  for (const [value, label, bad] of list)
+    box.append(make("div", bad ? {class: "bad"} : {}, make("b", {}, String(value)), make("span", {}, label)));
   return box;
 }
 function tags(list) {
@@ -123,14 +127,24 @@ function bars(parent, items, {unit, low = () => false, label}) {
   for (const part of [0, .25, .5, .75, 1]) {
     const at = y(most * part), value = most * part;
     draw(svg, "line", {class: "axis", x1: left, x2: width, y1: at, y2: at});
-    draw(svg, "text", {x: left - 6, y: at + 4, "text-anchor": "end"}, most >= 1000 ? Math.round(value).toLocaleString("en-US", {notation: "compact"}) : +value.toFixed(most < 10 ? 1 : 0));
+    draw(
+        svg, "text", {x: left - 6, y: at + 4, "text-anchor": "end"},
+        most >= 1000 ? Math.round(value).toLocaleString("en-US", {notation: "compact"}) :
+                       +value.toFixed(most < 10 ? 1 : 0));
   }
   const step = (width - left) / items.length, every = Math.ceil(items.length * 40 / (width - left));
   items.forEach((one, i) => {
-    const bar = draw(svg, "rect", {class: low(one) ? "bar low" : "bar", x: left + step * i + step * .12, width: step * .76, y: y(one.value),
-                                   height: Math.max(y(0) - y(one.value), one.value > 0 ? 1 : 0), rx: Math.min(2, step * .2)});
+    const bar = draw(svg, "rect", {
+      class: low(one) ? "bar low" : "bar",
+      x: left + step * i + step * .12,
+      width: step * .76,
+      y: y(one.value),
+      height: Math.max(y(0) - y(one.value), one.value > 0 ? 1 : 0),
+      rx: Math.min(2, step * .2)
+    });
     draw(bar, "title", {}, `${one.name}: ${one.text ?? one.value}`);
-    if (i % every === 0) draw(svg, "text", {x: left + step * (i + .5), y: height - 6, "text-anchor": "middle"}, one.tick);
+    if (i % every === 0)
+      draw(svg, "text", {x: left + step * (i + .5), y: height - 6, "text-anchor": "middle"}, one.tick);
   });
   if (unit) draw(svg, "text", {x: 0, y: 10}, unit);
 }
@@ -141,7 +155,9 @@ function layers(pairs) {
   for (const pair of pairs.filter(measured)) {
     const match = /^(.*?\blayers?|.*?\bblocks|.*?\bh)\.(\d+)\./.exec(pair.name);
     const key = match ? match[0] : "other";
-    if (!groups.has(key)) groups.set(key, {name: match ? key.slice(0, -1) : "outside of layers", tick: match ? match[2] : "...", pairs: []});
+    if (!groups.has(key))
+      groups.set(
+          key, {name: match ? key.slice(0, -1) : "outside of layers", tick: match ? match[2] : "...", pairs: []});
     groups.get(key).pairs.push(pair);
   }
   const collator = new Intl.Collator("en", {numeric: true});
@@ -157,7 +173,8 @@ function colour(part) {
 
 function heat(parent, pair, from, to) {
   const {rows, cols, lowest_sqnr_db: cells} = pair.error.heat;
-  const canvas = make("canvas", {width: cols, height: rows, role: "img", "aria-label": "SQNR of the blocks of " + pair.name});
+  const canvas =
+      make("canvas", {width: cols, height: rows, role: "img", "aria-label": "SQNR of the blocks of " + pair.name});
   const context = canvas.getContext("2d"), image = context.createImageData(cols, rows);
   cells.forEach((cell, i) => {
     const [red, green, blue] = cell === null ? [128, 128, 128] : colour((cell - from) / (to - from));
@@ -165,12 +182,17 @@ function heat(parent, pair, from, to) {
   });
   context.putImageData(image, 0, 0);
   const worst = pair.error.worst[0];
-  const text = worst ? `worst block: ${worst.batch ? "matrix " + worst.batch + ", " : ""}row ${worst.block_row}, column ${worst.block_col}, ${decibel(worst.sqnr_db)}` : "";
-  parent.append(make("figure", {}, canvas, make("figcaption", {}, make("b", {}, pair.name), make("br"), `${decibel(pair.error.sqnr_db)} in all; ${text}`)));
+  const text = worst ? `worst block: ${worst.batch ? "matrix " + worst.batch + ", " : ""}row ${
+                           worst.block_row}, column ${worst.block_col}, ${decibel(worst.sqnr_db)}` :
+                       "";
+  parent.append(make(
+      "figure", {}, canvas,
+      make("figcaption", {}, make("b", {}, pair.name), make("br"), `${decibel(pair.error.sqnr_db)} in all; ${text}`)));
 }
 
 function table(parent, columns, rows) {
-  const search = make("input", {type: "search", placeholder: `Search ${number(rows.length)} rows`, "aria-label": "Search"});
+  const search =
+      make("input", {type: "search", placeholder: `Search ${number(rows.length)} rows`, "aria-label": "Search"});
   const body = make("tbody"), header = make("tr");
   let shown = rows, order = null;
   const fill = () => {
@@ -179,12 +201,26 @@ function table(parent, columns, rows) {
       const line = make("tr");
       columns.forEach(column => {
         const value = column.of(row);
-        if (value === null || value === undefined || value === "") { if (column.name !== "tensor") { line.append(make("td", {class: "n", "data-label": column.name}, "")); return; } }
-        line.append(make("td", {class: column.name === "tensor" ? "name" : column.numeric ? "n" : "", "data-label": column.name}, column.show ? column.show(row) : String(value)));
+        if (value === null || value === undefined || value === "") {
+          if (column.name !== "tensor") {
+            line.append(make("td", {class: "n", "data-label": column.name}, ""));
+            return;
+          }
+        }
+        line.append(make(
+            "td",
+            {class: column.name === "tensor" ? "name" :
+                 column.numeric              ? "n" :
+                                               "",
+             "data-label": column.name},
+            column.show ? column.show(row) : String(value)));
       });
       body.append(line);
     }
-    if (shown.length > 500) body.append(make("tr", {}, make("td", {colspan: columns.length, class: "note"}, `${number(shown.length - 500)} more: search for them`)));
+    if (shown.length > 500)
+      body.append(make(
+          "tr", {},
+          make("td", {colspan: columns.length, class: "note"}, `${number(shown.length - 500)} more: search for them`)));
   };
   columns.forEach(column => {
     const cell = make("th", {}, column.name);
@@ -199,7 +235,8 @@ function table(parent, columns, rows) {
   });
   search.addEventListener("input", () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    shown = rows.filter(row => words.every(word => JSON.stringify(columns.map(column => column.of(row))).toLowerCase().includes(word)));
+    shown = rows.filter(
+        row => words.every(word => JSON.stringify(columns.map(column => column.of(row))).toLowerCase().includes(word)));
     fill();
   });
   fill();
@@ -211,46 +248,90 @@ function showCheckpoint() {
   document.getElementById("title").textContent = report.checkpoint;
   document.getElementById("subtitle").textContent = report.against ? "against " + report.against : "FP8 checkpoint";
   const top = section("What is in it");
-  const list = [[number(summary.pairs), "pairs of codes and scales"], [number(summary.broken), "broken", summary.broken > 0],
-                [number(summary.suspicious_scales), "suspicious scales", summary.suspicious_scales > 0], [number(summary.blocks), "blocks"],
-                [number(summary.zero_blocks), "of them all zero"]];
-  if (summary.error) list.push([decibel(summary.error.sqnr_db), "signal to noise"], [short(summary.error.max_abs_error), "largest error"], [number(summary.error.saturated), "cut off"]);
+  const list = [
+    [number(summary.pairs), "pairs of codes and scales"], [number(summary.broken), "broken", summary.broken > 0],
+    [number(summary.suspicious_scales), "suspicious scales", summary.suspicious_scales > 0],
+    [number(summary.blocks), "blocks"], [number(summary.zero_blocks), "of them all zero"]
+  ];
+  if (summary.error)
+    list.push(
+        [decibel(summary.error.sqnr_db), "signal to noise"], [short(summary.error.max_abs_error), "largest error"],
+        [number(summary.error.saturated), "cut off"]);
   top.append(facts(list));
-  const could = section("Presets that could have made every pair", summary.presets.length ? "" : "None that this program knows.");
+  const could =
+      section("Presets that could have made every pair", summary.presets.length ? "" : "None that this program knows.");
   could.append(tags(fits(summary.presets)));
   const groups = layers(pairs);
   if (groups.length) {
     const worst = group => Math.min(...group.pairs.map(pair => pair.error.sqnr_db ?? Infinity));
-    const items = groups.map(group => ({name: group.name, tick: group.tick, value: Number.isFinite(worst(group)) ? worst(group) : 0,
-                                        text: `${decibel(worst(group))} in ${group.pairs.reduce((a, b) => (a.error.sqnr_db ?? Infinity) <= (b.error.sqnr_db ?? Infinity) ? a : b).name}`}));
+    const items = groups.map(
+        group => ({
+          name: group.name,
+          tick: group.tick,
+          value: Number.isFinite(worst(group)) ? worst(group) : 0,
+          text: `${decibel(worst(group))} in ${
+              group.pairs.reduce((a, b) => (a.error.sqnr_db ?? Infinity) <= (b.error.sqnr_db ?? Infinity) ? a : b)
+                  .name}`
+        }));
     const values = items.map(item => item.value).sort((a, b) => a - b), middle = values[values.length >> 1];
-    bars(section("Signal to quantization noise, layer by layer", "The worst tensor of every layer, in dB; more is better. Red: 3 dB below the middle layer."), items,
-         {unit: "dB", low: item => item.value < middle - 3, label: "SQNR of every layer"});
+    bars(
+        section(
+            "Signal to quantization noise, layer by layer",
+            "The worst tensor of every layer, in dB; more is better. Red: 3 dB below the middle layer."),
+        items, {unit: "dB", low: item => item.value < middle - 3, label: "SQNR of every layer"});
   } else if (!report.against) {
-    section("Signal to quantization noise", "Run fp8-inspect with --against ORIGINAL to see the error of every tensor.");
+    section(
+        "Signal to quantization noise", "Run fp8-inspect with --against ORIGINAL to see the error of every tensor.");
   }
   const counts = new Map();
-  for (const pair of pairs) for (const [exponent, count] of Object.entries(pair.exponents ?? {})) counts.set(+exponent, (counts.get(+exponent) ?? 0) + count);
+  for (const pair of pairs)
+    for (const [exponent, count] of Object.entries(pair.exponents ?? {}))
+      counts.set(+exponent, (counts.get(+exponent) ?? 0) + count);
   if (counts.size) {
     const from = Math.min(...counts.keys()), to = Math.max(...counts.keys()), items = [];
     // One far block must not squeeze the others together: gaps of more than eight exponents are left out.
     let last = from;
     for (let exponent = from; exponent <= to; ++exponent) {
       if (counts.has(exponent)) last = exponent;
-      else { let next = exponent; while (!counts.has(next)) ++next; if (next - last > 8) { items.push({name: "nothing between", tick: "…", value: 0}); exponent = next - 1; continue; } }
-      items.push({name: "2^" + exponent, tick: String(exponent), value: counts.get(exponent) ?? 0, text: number(counts.get(exponent) ?? 0) + " blocks"});
+      else {
+        let next = exponent;
+        while (!counts.has(next)) ++next;
+        if (next - last > 8) {
+          items.push({name: "nothing between", tick: "…", value: 0});
+          exponent = next - 1;
+          continue;
+        }
+      }
+      items.push({
+        name: "2^" + exponent,
+        tick: String(exponent),
+        value: counts.get(exponent) ?? 0,
+        text: number(counts.get(exponent) ?? 0) + " blocks"
+      });
     }
-    bars(section("Exponents of the scales", "Blocks whose scale lies between 2^n and 2^(n+1)."), items, {unit: "", label: "Histogram of scale exponents"});
+    bars(
+        section("Exponents of the scales", "Blocks whose scale lies between 2^n and 2^(n+1)."), items,
+        {unit: "", label: "Histogram of scale exponents"});
   }
-  const ranked = pairs.filter(pair => measured(pair) && pair.error.sqnr_db !== null && pair.error.heat.rows * pair.error.heat.cols > 1)
-                      .sort((a, b) => a.error.sqnr_db - b.error.sqnr_db).slice(0, 6);
+  const ranked =
+      pairs
+          .filter(
+              pair => measured(pair) && pair.error.sqnr_db !== null && pair.error.heat.rows * pair.error.heat.cols > 1)
+          .sort((a, b) => a.error.sqnr_db - b.error.sqnr_db)
+          .slice(0, 6);
   if (ranked.length) {
-    const cells = ranked.flatMap(pair => pair.error.heat.lowest_sqnr_db).filter(cell => cell !== null).sort((a, b) => a - b);
+    const cells =
+        ranked.flatMap(pair => pair.error.heat.lowest_sqnr_db).filter(cell => cell !== null).sort((a, b) => a - b);
     const from = cells[Math.floor(cells.length * .01)], to = Math.max(cells[Math.floor(cells.length * .99)], from + .1);
-    const box = section("Where the worst blocks lie", "The six tensors with the lowest SQNR, block by block; matrices of a batch stand below each other. Grey: nothing lost."), maps = make("div", {class: "maps"});
+    const
+        box = section(
+            "Where the worst blocks lie",
+            "The six tensors with the lowest SQNR, block by block; a batch's matrices stand below each other. Grey: nothing lost."),
+        maps = make("div", {class: "maps"});
     for (const pair of ranked) heat(maps, pair, from, to);
     const key = make("div", {class: "key"});
-    key.style.background = `linear-gradient(to right, ${[0, .25, .5, .75, 1].map(part => `rgb(${colour(part)})`).join(", ")})`;
+    key.style.background =
+        `linear-gradient(to right, ${[0, .25, .5, .75, 1].map(part => `rgb(${colour(part)})`).join(", ")})`;
     box.append(maps, key, make("div", {class: "ends"}, make("span", {}, decibel(from)), make("span", {}, decibel(to))));
   }
   if (orphans.length) {
@@ -258,12 +339,16 @@ function showCheckpoint() {
     table(box, [{name: "tensor", of: row => row.name}, {name: "what", of: row => row.what}], orphans);
   }
   const columns = [
-    {name: "tensor", of: pair => pair.name, show: pair => {
-      const cell = make("span", {}, pair.name);
-      if (pair.problem) cell.append(make("div", {class: "broken"}, pair.problem));
-      if (pair.note) cell.append(make("div", {class: "note"}, pair.note));
-      return cell;
-    }},
+    {
+      name: "tensor",
+      of: pair => pair.name,
+      show: pair => {
+        const cell = make("span", {}, pair.name);
+        if (pair.problem) cell.append(make("div", {class: "broken"}, pair.problem));
+        if (pair.note) cell.append(make("div", {class: "note"}, pair.note));
+        return cell;
+      }
+    },
     {name: "codes", of: pair => `${pair.dtype} [${pair.shape.join(", ")}]`},
     {name: "scales", of: pair => `${pair.scale_dtype} [${pair.scale_shape.join(", ")}]`},
     {name: "encoding", of: pair => `${pair.encoding || "unknown"} ${pair.block}`},
@@ -272,23 +357,49 @@ function showCheckpoint() {
     {name: "smallest scale", numeric: true, of: pair => pair.scale_min, show: pair => short(pair.scale_min)},
     {name: "largest scale", numeric: true, of: pair => pair.scale_max, show: pair => short(pair.scale_max)},
   ];
-  if (report.against) columns.push({name: "SQNR", numeric: true, of: pair => measured(pair) ? pair.error.sqnr_db : null, show: pair => measured(pair) ? decibel(pair.error.sqnr_db) : ""},
-                                   {name: "largest error", numeric: true, of: pair => measured(pair) ? pair.error.max_abs_error : null, show: pair => measured(pair) ? short(pair.error.max_abs_error) : ""});
+  if (report.against)
+    columns.push(
+        {
+          name: "SQNR",
+          numeric: true,
+          of: pair => measured(pair) ? pair.error.sqnr_db : null,
+          show: pair => measured(pair) ? decibel(pair.error.sqnr_db) : ""
+        },
+        {
+          name: "largest error",
+          numeric: true,
+          of: pair => measured(pair) ? pair.error.max_abs_error : null,
+          show: pair => measured(pair) ? short(pair.error.max_abs_error) : ""
+        });
   table(section("Pairs and encodings"), columns, pairs.slice());
 }
 
 function showComparison() {
   document.getElementById("title").textContent = `${report.a} and ${report.b}`;
-  document.getElementById("subtitle").textContent = report.equal ? "The same tensors with the same bytes." : "They differ.";
+  document.getElementById("subtitle").textContent =
+      report.equal ? "The same tensors with the same bytes." : "They differ.";
   const top = section("What is in them");
-  top.append(facts([[number(report.same_tensors), "tensors are the same"], [number(report.differences.length), "differ", report.differences.length > 0],
-                    [number(report.only_in_a.length), "only in the first", report.only_in_a.length > 0],
-                    [number(report.only_in_b.length), "only in the second", report.only_in_b.length > 0]]));
-  section("Presets that could have made both", report.presets_of_both.length ? "" : "None that this program knows.").append(tags(fits(report.presets_of_both)));
-  const rows = [...report.differences, ...report.only_in_a.map(name => ({name, what: "only in the first"})), ...report.only_in_b.map(name => ({name, what: "only in the second"}))];
-  if (rows.length) table(section("Differences"), [
-    {name: "tensor", of: row => row.name}, {name: "what", of: row => row.what}, {name: "differ", numeric: true, of: row => row.differ},
-    {name: "of", numeric: true, of: row => row.of}, {name: "by at most", numeric: true, of: row => row.largest, show: row => short(row.largest)}], rows);
+  top.append(facts([
+    [number(report.same_tensors), "tensors are the same"],
+    [number(report.differences.length), "differ", report.differences.length > 0],
+    [number(report.only_in_a.length), "only in the first", report.only_in_a.length > 0],
+    [number(report.only_in_b.length), "only in the second", report.only_in_b.length > 0]
+  ]));
+  section("Presets that could have made both", report.presets_of_both.length ? "" : "None that this program knows.")
+      .append(tags(fits(report.presets_of_both)));
+  const rows = [
+    ...report.differences, ...report.only_in_a.map(name => ({name, what: "only in the first"})),
+    ...report.only_in_b.map(name => ({name, what: "only in the second"}))
+  ];
+  if (rows.length)
+    table(
+        section("Differences"),
+        [
+          {name: "tensor", of: row => row.name}, {name: "what", of: row => row.what},
+          {name: "differ", numeric: true, of: row => row.differ}, {name: "of", numeric: true, of: row => row.of},
+          {name: "by at most", numeric: true, of: row => row.largest, show: row => short(row.largest)}
+        ],
+        rows);
 }
 
 "checkpoint" in report ? showCheckpoint() : showComparison();
@@ -301,7 +412,7 @@ function showComparison() {
 
 std::string page_of(const fp8wire::json::value& report) {
   std::string page(head);
-  // The report must not end its own element; "<" can be written as an escape anywhere inside JSON strings, where alone it stands.
+  // The report must not end its own element; in JSON "<" stands in strings alone, where an escape says the same.
   for (const char c : fp8wire::json::write(report)) {
     if (c == '<') page.append("\\u003c");
     else page.push_back(c);

@@ -207,7 +207,7 @@ inspection inspect_checkpoint(const fp8wire::checkpoint& from, const std::string
     if (used.contains(name) || !wanted(name)) continue;
     const std::string weight = weight_of(name);
     const fp8wire::checkpoint_tensor* partner = weight.empty() ? nullptr : from.find(weight);
-    // A scale without its weight, or beside a weight that is no FP8. Scales of activations and KV caches have no weight's name.
+    // Without its weight, or beside one that is no FP8. Scales of activations and KV caches have no weight's name.
     if (!weight.empty() && (partner != nullptr || weight.ends_with(".weight")))
       found.orphans.push_back({name, partner == nullptr
                                          ? "scales without codes"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """fp8-convert as people run it. Usage: convert_test.py FP8_CONVERT FP8_INSPECT MAKE_CHECKPOINT"""
+
 import json
 import os
 import random
@@ -18,14 +19,23 @@ from support import CONVERT, MAKE, run, weights
 
 def every_dtype():
     """Weights of each dtype that can be quantized, and a tensor of each that cannot."""
-    content = {"a.bf16.weight": ("BF16", [33, 96], weights(1, "BF16", [33, 96])), "b.f16.weight": ("F16", [20, 64], weights(2, "F16", [20, 64])),
-               "c.f32.weight": ("F32", [130, 32], weights(3, "F32", [130, 32])),
-               "d.experts.weight": ("BF16", [2, 5, 64], weights(4, "BF16", [2, 5, 64])),
-               "e.empty.weight": ("BF16", [0, 64], b""), "f.zero.weight": ("F32", [4, 32], bytes(4 * 4 * 32)),
-               "g.bias": ("BF16", [33], weights(5, "BF16", [33])), "h.scalar": ("F32", [], struct.pack("<f", 1.5))}
+    content = {
+        "a.bf16.weight": ("BF16", [33, 96], weights(1, "BF16", [33, 96])),
+        "b.f16.weight": ("F16", [20, 64], weights(2, "F16", [20, 64])),
+        "c.f32.weight": ("F32", [130, 32], weights(3, "F32", [130, 32])),
+        "d.experts.weight": ("BF16", [2, 5, 64], weights(4, "BF16", [2, 5, 64])),
+        "e.empty.weight": ("BF16", [0, 64], b""),
+        "f.zero.weight": ("F32", [4, 32], bytes(4 * 4 * 32)),
+        "g.bias": ("BF16", [33], weights(5, "BF16", [33])),
+        "h.scalar": ("F32", [], struct.pack("<f", 1.5)),
+    }
     for dtype, width in tensors.WIDTH.items():
         if dtype not in ("BF16", "F16", "F32"):
-            content[f"x.{dtype}.weight"] = (dtype, [3, 5], bytes(range(1, 1 + 15 * width)) if width == 1 else bytes(15 * width))
+            content[f"x.{dtype}.weight"] = (
+                dtype,
+                [3, 5],
+                bytes(range(1, 1 + 15 * width)) if width == 1 else bytes(15 * width),
+            )
     return content
 
 
@@ -37,12 +47,16 @@ class Bytes(support.Case):
             if dtype not in ("BF16", "F16", "F32") or len(shape) not in (2, 3):
                 self.assertEqual(made[name], (dtype, shape, data), name)
                 continue
-            scale = name[:-len(".weight")] + suffix
+            scale = name[: -len(".weight")] + suffix
             names.add(scale)
             codes, scales = oracle.quantize(preset, dtype, shape, data, floor)
             height, width = map(int, preset["block"].split("x"))
             grid = shape[:-2] + [-(-shape[-2] // height), -(-shape[-1] // width)]
-            self.assertEqual(made[name], ("F8_E5M2" if preset["element"].startswith("e5m2") else "F8_E4M3", shape, codes), (preset, name))
+            self.assertEqual(
+                made[name],
+                ("F8_E5M2" if preset["element"].startswith("e5m2") else "F8_E4M3", shape, codes),
+                (preset, name),
+            )
             self.assertEqual(made[scale], (preset["stored"], grid, scales), (preset, scale))
         self.assertEqual(set(made), names)
         self.assertEqual(metadata["fp8wire.recipe"], preset["name"])
@@ -54,18 +68,29 @@ class Bytes(support.Case):
         for preset in support.presets():
             out = self.path("out.safetensors")
             self.good(CONVERT, *preset["options"], "--force", "--verify", source, out)
-            suffix = ".weight_scale_from_checkpoint" if preset["name"] == "nemo-mxfp8" else ".weight_scale" if "mxfp8" in preset["name"] else ".weight_scale_inv"
+            suffix = (
+                ".weight_scale_from_checkpoint"
+                if preset["name"] == "nemo-mxfp8"
+                else ".weight_scale" if "mxfp8" in preset["name"] else ".weight_scale_inv"
+            )
             metadata = self.check_outputs(content, out, preset, suffix)
             self.assertEqual(metadata["note"], "héllo")
             self.assertEqual(metadata["fp8wire.grid_id"], preset["grid"])
 
     def test_namings_floor_and_threads(self):
         content = {"a.weight": ("F32", [130, 160], weights(6, "F32", [130, 160]))}
-        source, preset = self.save("in.safetensors", content), next(p for p in support.presets() if p["name"] == "vllm-block")
+        source, preset = self.save("in.safetensors", content), next(
+            p for p in support.presets() if p["name"] == "vllm-block"
+        )
         mx = next(p for p in support.presets() if p["name"] == "te-mxfp8")
-        for naming, block, exponents in (("vllm", ".weight_scale_inv", ".weight_scale"), ("sglang", ".weight_scale_inv", ".weight_scale_inv"),
-                                         ("nemo", ".weight_scale_inv", ".weight_scale_from_checkpoint"), ("modelopt", ".weight_scale", ".weight_scale"),
-                                         ("skyrl", ".weight_scale_inv", ".weight_scale"), ("compressed-tensors", ".weight_scale", ".weight_scale")):
+        for naming, block, exponents in (
+            ("vllm", ".weight_scale_inv", ".weight_scale"),
+            ("sglang", ".weight_scale_inv", ".weight_scale_inv"),
+            ("nemo", ".weight_scale_inv", ".weight_scale_from_checkpoint"),
+            ("modelopt", ".weight_scale", ".weight_scale"),
+            ("skyrl", ".weight_scale_inv", ".weight_scale"),
+            ("compressed-tensors", ".weight_scale", ".weight_scale"),
+        ):
             out = self.path(f"{naming}.safetensors")
             self.good(CONVERT, "--naming", naming, "--threads", 1, source, out)
             self.check_outputs(content, out, preset, block)
@@ -78,9 +103,21 @@ class Bytes(support.Case):
     def test_via_bf16_is_the_bytes_of_rounded_weights_under_another_grid(self):
         data = weights(7, "F32", [40, 64])
         values = tensors.floats("F32", data)
-        self.good(CONVERT, "--via-bf16", "--verify", self.save("in.safetensors", {"a.weight": ("F32", [40, 64], data)}), self.path("a.safetensors"))
-        self.good(CONVERT, self.save("b.safetensors", {"a.weight": ("BF16", [40, 64], tensors.bf16(values))}), self.path("c.safetensors"))
-        (via, via_metadata), (direct, metadata) = tensors.load(self.path("a.safetensors")), tensors.load(self.path("c.safetensors"))
+        self.good(
+            CONVERT,
+            "--via-bf16",
+            "--verify",
+            self.save("in.safetensors", {"a.weight": ("F32", [40, 64], data)}),
+            self.path("a.safetensors"),
+        )
+        self.good(
+            CONVERT,
+            self.save("b.safetensors", {"a.weight": ("BF16", [40, 64], tensors.bf16(values))}),
+            self.path("c.safetensors"),
+        )
+        (via, via_metadata), (direct, metadata) = tensors.load(self.path("a.safetensors")), tensors.load(
+            self.path("c.safetensors")
+        )
         self.assertEqual(via, direct)
         self.assertNotEqual(via_metadata["fp8wire.grid_id"], metadata["fp8wire.grid_id"])
 
@@ -88,11 +125,26 @@ class Bytes(support.Case):
         # An odd number of bytes before an FP32 tensor, as writers that sort nothing leave them.
         content = {"0": ("U8", [3], b"abc"), "a.weight": ("F32", [8, 64], weights(8, "F32", [8, 64]))}
         self.good(CONVERT, "--verify", self.save("in.safetensors", content), self.path("out.safetensors"))
-        self.check_outputs(content, self.path("out.safetensors"), next(p for p in support.presets() if p["name"] == "vllm-block"), ".weight_scale_inv")
+        self.check_outputs(
+            content,
+            self.path("out.safetensors"),
+            next(p for p in support.presets() if p["name"] == "vllm-block"),
+            ".weight_scale_inv",
+        )
 
     def test_the_report_says_what_happened(self):
         source = self.save("in.safetensors", every_dtype())
-        self.good(CONVERT, "--json", self.path("r.json"), "--keep", "b.*", "--only", "[ab]*", source, self.path("out.safetensors"))
+        self.good(
+            CONVERT,
+            "--json",
+            self.path("r.json"),
+            "--keep",
+            "b.*",
+            "--only",
+            "[ab]*",
+            source,
+            self.path("out.safetensors"),
+        )
         report = self.report(self.path("r.json"))
         self.assertEqual((report["recipe"], report["amax_floor"]), ("vllm-block", 1e-10))
         rows = {row["name"]: row for row in report["tensors"]}
@@ -105,10 +157,13 @@ class Bytes(support.Case):
         self.assertEqual(rows["x.I64.weight"]["action"], "copied")
         row, (dtype, shape, data) = rows["a.bf16.weight"], every_dtype()["a.bf16.weight"]
         made, _ = tensors.load(self.path("out.safetensors"))
-        scale, = struct.unpack("<f", made["a.bf16.weight_scale_inv"][2])
+        (scale,) = struct.unpack("<f", made["a.bf16.weight_scale_inv"][2])
         values = tensors.floats(dtype, data)
         E4M3 = oracle.exact.E4M3.values
-        errors = [x - float(E4M3[code & 127]) * (-1 if code & 128 else 1) * scale for x, code in zip(values, made["a.bf16.weight"][2])]
+        errors = [
+            x - float(E4M3[code & 127]) * (-1 if code & 128 else 1) * scale
+            for x, code in zip(values, made["a.bf16.weight"][2])
+        ]
         self.assertAlmostEqual(row["mse"], sum(e * e for e in errors) / len(errors), delta=row["mse"] * 1e-5)
         self.assertAlmostEqual(row["max_abs_error"], max(map(abs, errors)), delta=row["max_abs_error"] * 1e-5)
         self.assertEqual((row["blocks"], row["zero_blocks"], row["saturated"], row["nonfinite"]), (1, 0, 0, 0))
@@ -125,10 +180,19 @@ class Refusals(support.Case):
         self.out = self.path("out.safetensors")
 
     def test_wrong_usage_exits_with_2(self):
-        for says, arguments in ((["no such preset", "vllm-block", "te-mxfp8"], ["--recipe", "nonsense"]), ("--scale", ["--scale", "e8m0"]),
-                                ("no such naming", ["--naming", "x"]), ("--amax-floor", ["--amax-floor", "-1"]), ("--amax-floor", ["--amax-floor", "nan"]),
-                                ("--amax-floor", ["--amax-floor", "1e39"]), ("--amax-floor", ["--amax-floor", "1x"]), ("--nonfinite", ["--nonfinite", "y"]),
-                                ("not available yet", ["--layout", "nonsense"]), ("--threads", ["--threads", "0"]), ("--wrong", ["--wrong"])):
+        for says, arguments in (
+            (["no such preset", "vllm-block", "te-mxfp8"], ["--recipe", "nonsense"]),
+            ("--scale", ["--scale", "e8m0"]),
+            ("no such naming", ["--naming", "x"]),
+            ("--amax-floor", ["--amax-floor", "-1"]),
+            ("--amax-floor", ["--amax-floor", "nan"]),
+            ("--amax-floor", ["--amax-floor", "1e39"]),
+            ("--amax-floor", ["--amax-floor", "1x"]),
+            ("--nonfinite", ["--nonfinite", "y"]),
+            ("not available yet", ["--layout", "nonsense"]),
+            ("--threads", ["--threads", "0"]),
+            ("--wrong", ["--wrong"]),
+        ):
             self.bad(2, says, CONVERT, *arguments, self.source, self.out)
         self.bad(2, "INPUT and OUTPUT", CONVERT, self.source)
         self.bad(2, "OUTPUT is INPUT", CONVERT, "--force", self.source, self.source)
@@ -183,7 +247,13 @@ class Refusals(support.Case):
         self.bad(1, ["pickle", "convert it"], CONVERT, folder, self.path("out"))
 
     def test_a_scale_that_is_there_already_is_refused(self):
-        source = self.save("bad.safetensors", {"a.weight": ("BF16", [4, 32], weights(1, "BF16", [4, 32])), "a.weight_scale_inv": ("F32", [1, 1], bytes(4))})
+        source = self.save(
+            "bad.safetensors",
+            {
+                "a.weight": ("BF16", [4, 32], weights(1, "BF16", [4, 32])),
+                "a.weight_scale_inv": ("F32", [1, 1], bytes(4)),
+            },
+        )
         self.bad(1, ["a.weight_scale_inv", "twice"], CONVERT, source, self.out)
 
     def test_a_report_that_cannot_be_written_leaves_no_output(self):
@@ -210,7 +280,9 @@ class Refusals(support.Case):
     def test_too_little_disk_is_said_before_any_work(self):
         # A sparse file of 2^42 bytes that nothing has to read.
         path, extent = self.path("huge.safetensors"), 1 << 20
-        header = json.dumps({"x": {"dtype": "U8", "shape": [extent, extent * 4], "data_offsets": [0, extent * extent * 4]}}).encode()
+        header = json.dumps(
+            {"x": {"dtype": "U8", "shape": [extent, extent * 4], "data_offsets": [0, extent * extent * 4]}}
+        ).encode()
         header += b" " * (-len(header) % 8)
         with open(path, "wb") as file:
             file.write(struct.pack("<Q", len(header)) + header)
@@ -218,7 +290,7 @@ class Refusals(support.Case):
                 file.truncate(8 + len(header) + extent * extent * 4)
             except OSError:
                 self.skipTest("no sparse file of 4 TiB here")
-        self.bad(1, ["too little free space", str(extent * extent * 4 // 10 ** 12)], CONVERT, path, self.out)
+        self.bad(1, ["too little free space", str(extent * extent * 4 // 10**12)], CONVERT, path, self.out)
 
 
 class Folders(support.Case):
@@ -265,7 +337,11 @@ class Folders(support.Case):
         expected = {recipe: self.snapshot(recipe) for recipe in ("vllm-block", "te-block")}
         for number in range(24):
             recipe = ("te-block", "vllm-block")[number % 2]
-            process = subprocess.Popen([CONVERT, "--force", "--recipe", recipe, self.path("in"), out], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                [CONVERT, "--force", "--recipe", recipe, self.path("in"), out],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
             time.sleep(source.random() * usual * 1.1)
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -281,7 +357,7 @@ class Folders(support.Case):
 
 class Memory(support.Case):
     def test_memory_does_not_grow_with_the_checkpoint(self):
-        # The resident set of mapped files counts: 600 MB of tensors, the largest of 32 MB, and 100 MB of it at a time at most.
+        # The resident set of mapped files counts: 600 MB of tensors, the largest of 32 MB.
         self.good(MAKE, "--size", 600, "--shards", 1, self.path("in"))
         process = subprocess.Popen([CONVERT, self.path("in"), self.path("out")], stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """fp8-inspect as people run it. Usage: inspect_test.py FP8_CONVERT FP8_INSPECT MAKE_CHECKPOINT"""
+
 import json
 import re
 import struct
@@ -14,10 +15,12 @@ from support import CONVERT, INSPECT, run, weights
 class Inspect(support.Case):
     def setUp(self):
         super().setUp()
-        self.original = {"layers.0.up.weight": ("BF16", [260, 320], weights(1, "BF16", [260, 320])),
-                         "layers.1.up.weight": ("BF16", [300, 256], weights(2, "BF16", [300, 256])),
-                         "layers.1.experts.weight": ("BF16", [3, 128, 64], weights(3, "BF16", [3, 128, 64])),
-                         "layers.1.bias": ("BF16", [300], weights(4, "BF16", [300]))}
+        self.original = {
+            "layers.0.up.weight": ("BF16", [260, 320], weights(1, "BF16", [260, 320])),
+            "layers.1.up.weight": ("BF16", [300, 256], weights(2, "BF16", [300, 256])),
+            "layers.1.experts.weight": ("BF16", [3, 128, 64], weights(3, "BF16", [3, 128, 64])),
+            "layers.1.bias": ("BF16", [300], weights(4, "BF16", [300])),
+        }
         self.source = self.save("original.safetensors", self.original)
         self.out = self.path("fp8.safetensors")
 
@@ -40,11 +43,18 @@ class Inspect(support.Case):
             for pair in report["pairs"]:
                 self.assertIn(f'{preset["name"]} {preset["scale"]}', pair["error"]["made_by"], pair["name"])
                 self.assertEqual(pair["block"], preset["block"])
-                self.assertEqual(pair["encoding"], {"e8m0": "E8M0", "pow2": "FP32 power of two", "bf16": "BF16", "fp32": "FP32"}[preset["scale"]])
+                self.assertEqual(
+                    pair["encoding"],
+                    {"e8m0": "E8M0", "pow2": "FP32 power of two", "bf16": "BF16", "fp32": "FP32"}[preset["scale"]],
+                )
 
     def test_grids_that_differ_are_told_apart(self):
-        for recipe, others in (("vllm-block", ("te-block", "triton-block", "nemo-block")), ("te-block", ("vllm-block", "triton-block")),
-                               ("te-mxfp8", ("ocp-mxfp8", "torchao-mxfp8-floor", "nemo-mxfp8")), ("nemo-mxfp8", ("te-mxfp8", "ocp-mxfp8"))):
+        for recipe, others in (
+            ("vllm-block", ("te-block", "triton-block", "nemo-block")),
+            ("te-block", ("vllm-block", "triton-block")),
+            ("te-mxfp8", ("ocp-mxfp8", "torchao-mxfp8-floor", "nemo-mxfp8")),
+            ("nemo-mxfp8", ("te-mxfp8", "ocp-mxfp8")),
+        ):
             self.convert("--recipe", recipe)
             could = {p["name"] for p in self.inspect(self.out)[0]["summary"]["presets"]}
             self.assertIn(recipe, could)
@@ -52,8 +62,11 @@ class Inspect(support.Case):
 
     def test_names_do_not_decide_the_encoding(self):
         # The same suffix for three encodings.
-        for options, encoding in ((["--naming", "vllm"], "FP32"), (["--recipe", "te-block", "--scale", "pow2"], "FP32 power of two"),
-                                  (["--recipe", "te-mxfp8", "--naming", "sglang"], "E8M0")):
+        for options, encoding in (
+            (["--naming", "vllm"], "FP32"),
+            (["--recipe", "te-block", "--scale", "pow2"], "FP32 power of two"),
+            (["--recipe", "te-mxfp8", "--naming", "sglang"], "E8M0"),
+        ):
             made = self.convert(*options)
             self.assertIn("layers.0.up.weight_scale_inv", made)
             self.assertEqual({p["encoding"] for p in self.inspect(self.out)[0]["pairs"]}, {encoding})
@@ -63,11 +76,16 @@ class Inspect(support.Case):
         scale = "layers.1.up.weight_scale_inv"
         dtype, shape, data = made[scale]
         one = lambda value: struct.pack("<f", value) + data[4:]
-        for change, says in (({scale: None}, "codes without scales"), ({"layers.1.up.weight": None}, "scales without codes"),
-                             ({"layers.1.up.weight": self.original["layers.1.up.weight"]}, "scales beside a weight in BF16"),
-                             ({scale: (dtype, [2, 3], data)}, "fit no way"), ({scale: (dtype, shape, one(float("nan")))}, "1 NaN"),
-                             ({scale: (dtype, shape, one(float("inf")))}, "1 Inf"), ({scale: (dtype, shape, one(-1.0))}, "1 negative"),
-                             ({scale: (dtype, shape, one(0.0))}, "1 zero")):
+        for change, says in (
+            ({scale: None}, "codes without scales"),
+            ({"layers.1.up.weight": None}, "scales without codes"),
+            ({"layers.1.up.weight": self.original["layers.1.up.weight"]}, "scales beside a weight in BF16"),
+            ({scale: (dtype, [2, 3], data)}, "fit no way"),
+            ({scale: (dtype, shape, one(float("nan")))}, "1 NaN"),
+            ({scale: (dtype, shape, one(float("inf")))}, "1 Inf"),
+            ({scale: (dtype, shape, one(-1.0))}, "1 negative"),
+            ({scale: (dtype, shape, one(0.0))}, "1 zero"),
+        ):
             broken = {name: tensor for name, tensor in {**made, **change}.items() if tensor is not None}
             report, text = self.inspect(self.save("broken.safetensors", broken), code=1)
             self.assertEqual(report["summary"]["broken"], 1)
@@ -97,12 +115,17 @@ class Inspect(support.Case):
         report, _ = self.inspect("--against", self.source, "--tensor", "*.0.*", self.out)
         self.assertEqual([pair["name"] for pair in report["pairs"]], ["layers.0.up.weight"])
         import oracle
+
         dtype, shape, data = self.original["layers.0.up.weight"]
         scales = struct.unpack("<9f", made["layers.0.up.weight_scale_inv"][2])
         values, codes, blocks = tensors.floats(dtype, data), made["layers.0.up.weight"][2], {}
         for i, (x, code) in enumerate(zip(values, codes)):
             block = (i // 320 // 128, i % 320 // 128)
-            y = float(oracle.exact.E4M3.values[code & 127]) * (-1 if code & 128 else 1) * scales[block[0] * 3 + block[1]]
+            y = (
+                float(oracle.exact.E4M3.values[code & 127])
+                * (-1 if code & 128 else 1)
+                * scales[block[0] * 3 + block[1]]
+            )
             signal, noise = blocks.get(block, (0.0, 0.0))
             blocks[block] = signal + x * x, noise + (x - y) ** 2
         error = report["pairs"][0]["error"]
@@ -121,7 +144,9 @@ class Inspect(support.Case):
         self.assertFalse(re.findall(r'(?:src|href)="(?!data:)', page))
         self.assertEqual(set(re.findall(r"https?://[^\"' ]+", page)), {"http://www.w3.org/2000/svg"})
         # A name that tries to leave its element.
-        self.source = self.save("evil.safetensors", {"</script><script>alert(1)</script>.weight": self.original["layers.0.up.weight"]})
+        self.source = self.save(
+            "evil.safetensors", {"</script><script>alert(1)</script>.weight": self.original["layers.0.up.weight"]}
+        )
         self.convert()
         self.inspect("--html", self.path("i.html"), self.out)
         self.assertNotIn("alert(1)</script>", self.path("i.html").read_text(encoding="utf-8"))

@@ -3,6 +3,7 @@
 
 Finite weights only; what NaN and Inf do is tested where the rules are.
 """
+
 import pathlib
 import struct
 import sys
@@ -11,8 +12,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "quant")
 import rational_test as exact  # noqa: E402
 
 LARGEST = {"F32": 0x7F7FFFFF, "BF16": 0x7F7F0000, "F16": 0x477FE000}
-STORED = {"F32": lambda s: struct.pack("<I", exact.to_bits(s)), "BF16": lambda s: struct.pack("<H", exact.to_bits(s) >> 16),
-          "U8": lambda s: bytes([exact.log2_down(s) + 127])}
+STORED = {
+    "F32": lambda s: struct.pack("<I", exact.to_bits(s)),
+    "BF16": lambda s: struct.pack("<H", exact.to_bits(s) >> 16),
+    "U8": lambda s: bytes([exact.log2_down(s) + 127]),
+}
 
 
 def words(dtype, data):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running the programs, and making weights for them."""
+
 import json
 import os
 import pathlib
@@ -24,8 +25,14 @@ def run(program, *arguments, **options):
 def weights(seed, dtype, shape):
     """Heavy-tailed weights with a few zeros, both of them, as bytes."""
     source = random.Random(seed)
-    values = [source.choice((0.0, -0.0)) if source.random() < 0.01 else source.gauss(0, 0.02) * (20 if source.random() < 0.005 else 1)
-              for _ in range(tensors.count(shape))]
+    values = [
+        (
+            source.choice((0.0, -0.0))
+            if source.random() < 0.01
+            else source.gauss(0, 0.02) * (20 if source.random() < 0.005 else 1)
+        )
+        for _ in range(tensors.count(shape))
+    ]
     if dtype == "F32":
         return struct.pack(f"<{len(values)}f", *values)
     return struct.pack(f"<{len(values)}e", *values) if dtype == "F16" else tensors.bf16(values)
@@ -37,9 +44,20 @@ def presets():
     for line in run(CONVERT, "--list").stdout.splitlines()[1:]:
         name, scale, element, block, floor, grid, source = line.split(None, 6)
         stored = {"e8m0": "U8", "bf16": "BF16"}.get(scale, "F32")
-        floor, = struct.unpack("<I", struct.pack("<f", float(floor)))
-        rows.append({"name": name, "scale": scale, "element": element, "block": block, "floor": floor, "grid": grid, "stored": stored,
-                     "source": source, "options": ["--recipe", name, "--scale", scale, "--element", element.split("/")[0], "--block", block]})
+        (floor,) = struct.unpack("<I", struct.pack("<f", float(floor)))
+        rows.append(
+            {
+                "name": name,
+                "scale": scale,
+                "element": element,
+                "block": block,
+                "floor": floor,
+                "grid": grid,
+                "stored": stored,
+                "source": source,
+                "options": ["--recipe", name, "--scale", scale, "--element", element.split("/")[0], "--block", block],
+            }
+        )
     return rows
 
 

@@ -1,10 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """safetensors files for tests: a writer and a strict reader that share no code with the library."""
+
 import json
 import struct
 
-WIDTH = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
-         "I32": 4, "U32": 4, "F32": 4, "F64": 8, "I64": 8, "U64": 8, "C64": 8}
+WIDTH = {
+    "BOOL": 1,
+    "U8": 1,
+    "I8": 1,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "F8_E8M0": 1,
+    "I16": 2,
+    "U16": 2,
+    "F16": 2,
+    "BF16": 2,
+    "I32": 4,
+    "U32": 4,
+    "F32": 4,
+    "F64": 8,
+    "I64": 8,
+    "U64": 8,
+    "C64": 8,
+}
 
 
 def count(shape):
@@ -37,17 +55,18 @@ def load(path):
     """{name: (dtype, shape, bytes)} and the metadata; refuses whatever the format does not allow."""
     with open(path, "rb") as file:
         raw = file.read()
-    size, = struct.unpack("<Q", raw[:8])
+    (size,) = struct.unpack("<Q", raw[:8])
     assert 8 + size <= len(raw), "header past the end"
 
     def unique(pairs):
         assert len({key for key, _ in pairs}) == len(pairs), "a key twice"
         return dict(pairs)
+
     assert raw[8:9] == b"{"
-    header = json.loads(raw[8:8 + size].decode(), object_pairs_hook=unique)
+    header = json.loads(raw[8 : 8 + size].decode(), object_pairs_hook=unique)
     metadata = header.pop("__metadata__", {})
     assert all(isinstance(value, str) for value in metadata.values())
-    data, at, tensors = raw[8 + size:], 0, {}
+    data, at, tensors = raw[8 + size :], 0, {}
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
         begin, end = entry["data_offsets"]
         assert begin == at and end - begin == count(entry["shape"]) * WIDTH[entry["dtype"]], name
