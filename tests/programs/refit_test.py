@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""fp8-refit as people run it. Usage: refit_test.py FP8_CONVERT FP8_INSPECT MAKE_CHECKPOINT FP8_REFIT"""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+import unittest
+
+import support
+import tensors
+from support import CONVERT, MAKE, run, weights
+
+REFIT = str(pathlib.Path(sys.argv[1]).resolve())
+del sys.argv[1]
+
+RECIPES = (["vllm-block"], ["te-block"], ["te-block", "--scale", "pow2"], ["te-mxfp8"])
+
+
+def small_model():
+    """Fused parts, experts, kept tensors, ragged shapes, every dtype that can be quantized."""
+    content = {"embed_tokens.weight": ("BF16", [40, 64], weights(1, "BF16", [40, 64]))}
+    for layer in range(3):
+        at = f"model.layers.{layer}"
+        for name, shape in (
+            ("self_attn.q_proj", [160, 96]),
+            ("self_attn.k_proj", [32, 96]),
+            ("self_attn.v_proj", [32, 96]),
+            ("mlp.gate_proj", [200, 96]),
+            ("mlp.up_proj", [200, 96]),
+            ("mlp.down_proj", [96, 224]),
+        ):
+            dtype = ("BF16", "F32", "F16")[layer]
+            content[f"{at}.{name}.weight"] = (dtype, shape, weights(f"{at}{name}", dtype, shape))
+        content[f"{at}.input_layernorm.weight"] = ("BF16", [96], weights(layer, "BF16", [96]))
+    content["steps"] = ("I64", [1], struct.pack("<q", 12345))
+    return content
+
+
+def children(pid):
+    """pid of each child by the order in which they were started: engines first, the learner last."""
+    tasks = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in tasks]
+
+
+class Refit(support.Case):
+    def setUp(self):
+        super().setUp()
+        self.model = self.save("model.safetensors", small_model(), {"format": "pt"})
+
+    def dumps(self):
+        return sorted(path.name for path in self.path("d").iterdir())
+
+    def test_engines_serve_what_convert_writes(self):
+        for recipe in RECIPES:
+            for mode in ("staged", "in-place"):
+                with self.subTest(recipe=recipe, mode=mode):
+                    options = ["--recipe", *recipe]
+                    converted, dumps = self.path("out.safetensors"), self.path("d")
+                    self.good(CONVERT, *options, "--force", self.model, converted)
+                    self.good(REFIT, *options, "--engines", 2, "--rounds", 2, "--commit", mode, "--lr", 0, "--dump", dumps,
+                              "--buffer-bytes", 40000, self.model)
+                    self.assertEqual(self.dumps(), [f"engine{e}-v{v}.safetensors" for e in (0, 1) for v in (1, 2)])
+                    for path in dumps.iterdir():
+                        self.assertEqual(path.read_bytes(), converted.read_bytes(), path.name)
+
+    def test_weights_move_and_engines_agree(self):
+        self.good(REFIT, "--engines", 2, "--rounds", 3, "--lr", 0.01, "--dump", self.path("d"), self.model)
+        version = lambda engine, number: self.path(f"d/engine{engine}-v{number}.safetensors").read_bytes()
+        for number in (1, 2, 3):
+            self.assertEqual(version(0, number), version(1, number))
+        self.assertNotEqual(version(0, 1), version(0, 2))
+        self.assertNotEqual(version(0, 2), version(0, 3))
+
+    def test_the_seed_decides_the_moves(self):
+        served = []
+        for seed in (1, 1, 2):
+            self.good(REFIT, "--rounds", 2, "--lr", 0.01, "--seed", seed, "--dump", self.path("d"), self.model)
+            served.append(self.path("d/engine0-v2.safetensors").read_bytes())
+        self.assertEqual(served[0], served[1])
+        self.assertNotEqual(served[0], served[2])
+
+    def test_the_plan_covers_every_tensor_and_splits_no_unit(self):
+        for capacity in (1, 5000, 100000, 1 << 26):
+            plan = json.loads(self.good(REFIT, "--rounds", 1, "--buffer-bytes", capacity, "--plan", "-", self.model).stdout)
+            self.assertEqual(plan["capacity"], capacity)
+            names, home = [], {}
+            for number, buffer in enumerate(plan["buffers"]):
+                self.assertEqual(buffer["index"], number)
+                end = 0
+                for entry in buffer["entries"]:
+                    self.assertEqual(entry["offset"] % plan["alignment"], 0)
+                    self.assertGreaterEqual(entry["offset"], end)
+                    end = entry["offset"] + entry["nbytes"]
+                    self.assertEqual(home.setdefault(entry["unit"], number), number, "a unit in two buffers")
+                    names.append(entry["name"])
+                self.assertLessEqual(end, plan["slot_bytes"])
+                if buffer["used"] > capacity:
+                    self.assertTrue(buffer["oversized"])
+            self.assertEqual(len(names), len(set(names)))
+            for name, (_, shape, _) in small_model().items():
+                self.assertIn(name, names)
+            pair = {entry["name"]: entry for buffer in plan["buffers"] for entry in buffer["entries"]}
+            gate, up = (f"model.layers.0.mlp.{part}_proj.weight" for part in ("gate", "up"))
+            self.assertEqual(len({pair[name + suffix]["unit"] for name in (gate, up) for suffix in ("", "_scale_inv")}), 1)
+            self.assertEqual(plan["peak_bytes"], 2 * plan["slot_bytes"])
+
+    def test_figures_of_every_version(self):
+        report = json.loads(self.good(REFIT, "--rounds", 3, "--json", "-", self.model).stdout)
+        self.assertEqual([row["version"] for row in report["versions"]], [1, 2, 3])
+        for row in report["versions"]:
+            for key in ("bytes", "buffers", "seconds", "gb_per_s", "quantize_s", "transfer_s", "load_s", "allocations"):
+                self.assertGreaterEqual(row[key], 0, key)
+        self.assertEqual(report["engines"], [{"engine": 0, "serving": 3}])
+
+    def test_nan_and_inf_are_refused_and_the_old_version_serves(self):
+        content = small_model()
+        name = "model.layers.1.mlp.up_proj.weight"
+        data = bytearray(content[name][2])
+        data[4 * 777 : 4 * 778] = struct.pack("<f", float("inf"))
+        content[name] = ("F32", content[name][1], bytes(data))
+        broken = self.save("broken.safetensors", content)
+        self.bad(1, [name, "777"], REFIT, "--engines", 2, broken)
+        self.good(REFIT, "--nonfinite", "tool", "--rounds", 1, broken)
+
+    def test_shapes_that_mxfp8_cannot_take(self):
+        odd = self.save("odd.safetensors", {"a.weight": ("BF16", [4, 40], weights(1, "BF16", [4, 40]))})
+        self.bad(1, ["a.weight", "40", "32"], REFIT, "--recipe", "te-mxfp8", odd)
+
+    def test_wrong_usage(self):
+        for arguments, says in (
+            (["--transport", "nccl"], "shm"),
+            (["--transport", "pigeon"], "shm"),
+            (["--commit", "maybe"], "staged"),
+            (["--timeout", "0"], "timeout"),
+            (["--lr", "-1"], "lr"),
+            (["--align", "100"], "align"),
+            (["--slots", "0"], "slots"),
+            (["--recipe", "nobody"], "vllm-block"),
+            (["--delta", "on"], "not available yet"),
+            (["--fp8-param", "on"], "not available yet"),
+            (["--fault", "drop"], "not available yet"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.bad(2, says, REFIT, *arguments, self.model)
+        self.bad(2, "checkpoint", REFIT)
+        self.bad(1, "missing.safetensors", REFIT, self.path("missing.safetensors"))
+
+    def test_any_process_may_die_at_any_moment(self):
+        """After every kill the dumps are whole, and no version is mixed."""
+        big = self.path("big.safetensors")
+        self.good(MAKE, "--size", 12, big)
+        dumps = self.path("d")
+        self.good(REFIT, "--rounds", 4, "--engines", 2, "--lr", 0.01, "--dump", dumps, big)
+        expected = {number: self.path(f"d/engine0-v{number}.safetensors").read_bytes() for number in range(1, 5)}
+        source = random.Random(7)
+        ends = {"named": 0, "whole": 0}
+        for trial in range(16):
+            mode = source.choice(("staged", "in-place"))
+            for path in dumps.iterdir():
+                path.unlink()
+            process = subprocess.Popen(
+                [REFIT, "--rounds", "4", "--engines", "2", "--lr", "0.01", "--dump", str(dumps), "--commit", mode, "--timeout", "5",
+                 "--buffer-bytes", "1000000", str(big)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            time.sleep(source.random() * 0.8)
+            try:
+                family = children(process.pid)
+                victim = source.choice(family + [process.pid]) if family else process.pid
+                os.kill(victim, signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError):
+                victim = None
+            began = time.monotonic()
+            _, said = process.communicate(timeout=30)
+            self.assertLess(time.monotonic() - began, 12)
+            if victim is not None and victim != process.pid and process.returncode != 0:
+                self.assertEqual(process.returncode, 1, said)
+                self.assertIn("killed by signal 9", said)
+                ends["named"] += 1
+            time.sleep(0.3)  # children of a killed parent need a moment to go
+            for path in dumps.iterdir():
+                if path.name.startswith("."):
+                    continue  # a temporary that a kill left behind; the next run removes it
+                number = int(path.stem.rsplit("v", 1)[1])
+                self.assertEqual(path.read_bytes(), expected[number], f"{path.name} after trial {trial}")
+                ends["whole"] += 1
+        self.assertGreater(ends["named"], 0)
+
+    def test_a_stopped_engine_is_named_within_the_timeout(self):
+        big = self.path("big.safetensors")
+        self.good(MAKE, "--size", 12, big)
+        process = subprocess.Popen([REFIT, "--rounds", "1000", "--engines", "2", "--lr", "0", "--timeout", "1", str(big)],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while len(children(process.pid)) < 3:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        os.kill(children(process.pid)[1], signal.SIGSTOP)
+        _, said = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 1, said)
+        self.assertIn("engine 1", said)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
