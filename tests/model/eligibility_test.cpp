@@ -301,11 +301,12 @@ TEST_CASE("a family is found by name and by model_type, and what is unknown gets
                                                     {"mistral", "llama"},
                                                     {"nemotron_h", "nemotron-h"},
                                                     {"bert", "bert"}};
-  for (const auto& [type, name] : types) {
+  for (const auto& known : types) {
+    const std::string& type = known.first;
     CAPTURE(type);
     const auto found = fw::families::of_model_type(type);
     REQUIRE(found);
-    CHECK((*found)->name == name);
+    CHECK((*found)->name == known.second);
   }
   std::set<std::string_view> seen;
   for (const fw::family* one : fw::families::all) {
