@@ -148,7 +148,7 @@ TEST_CASE("forwarded pairs arrive as they are, strided views too") {
   using recipe = block_wire::recipe;
   const test::model from = test::small_model();
   for (const bool split : {false, true}) {
-    world w(from, {4096, 256, 2, split, false}, commit_mode::staged, 1);
+    world w(from, {4500, 256, 2, split, false}, commit_mode::staged, 1);
     const auto expected = test::expected_bytes<block_wire>(w.tensors, from);
     REQUIRE(!w.learner.begin(1));
     for (const test::tensor& one : from) {
@@ -198,7 +198,7 @@ TEST_CASE("forwarded pairs arrive as they are, strided views too") {
 TEST_CASE("a weight with NaN or Inf is refused at the end, its first element named, and nobody commits") {
   for (const bool split : {false, true}) {
     const test::model good = test::small_model();
-    world w(good, {4096, 256, 2, split, false}, commit_mode::staged);
+    world w(good, {4500, 256, 2, split, false}, commit_mode::staged);
     REQUIRE(!w.update(1, good));
     test::model bad = test::small_model(2);
     bad[4].values[2 * 130 * 32 + 129 * 32 + 5].bits = 0x7F80;  // the last matrix of the experts

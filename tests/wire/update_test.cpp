@@ -11,7 +11,7 @@ using fw::errc;
 TEST_CASE_TEMPLATE("updates arrive byte for byte over late copies, in both modes", Wire, test::block_wire,
                    test::mx_wire) {
   for (const commit_mode mode : {commit_mode::staged, commit_mode::in_place}) {
-    for (const fw::u64 capacity : {fw::u64{1}, fw::u64{4096}, fw::u64{20000}, fw::u64{1} << 20}) {
+    for (const fw::u64 capacity : {1u, 4500u, 9000u, 20900u, 1u << 20}) {
       for (const bool split : {false, true}) {
         CAPTURE(capacity);
         CAPTURE(split);
