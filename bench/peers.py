@@ -5,7 +5,8 @@
     python3 -m venv peers && peers/bin/pip install torch torchao ml_dtypes numpy
     peers/bin/python bench/peers.py build/bench/fp8wire_bench
 
-Peers get buffers that are allocated and touched beforehand where their interface takes any. What is not installed is left
+Peers get buffers that are allocated and touched beforehand where their interface takes any. What is not installed
+is left
 out and said. Times are medians; every peer is timed right before and right after fp8wire, so that a busy machine shows.
 """
 import argparse

@@ -13,7 +13,8 @@ int main() {
   float value = -0.75f;
   for (auto& weight : weights) weight = fp8wire::to_bf16(value = value > 0.75f ? -0.75f : value + 0.015625f);
 
-  constexpr auto scale_rows = fp8wire::scale_rows<recipe::block>(rows), scale_cols = fp8wire::scale_cols<recipe::block>(cols);
+  constexpr auto scale_rows = fp8wire::scale_rows<recipe::block>(rows),
+                 scale_cols = fp8wire::scale_cols<recipe::block>(cols);
   std::vector<std::uint8_t> codes(rows * cols);
   std::vector<float> scales(scale_rows * scale_cols);
   const fp8wire::pair_view<recipe> pair{fp8wire::dense(codes.data(), rows, cols),
@@ -22,7 +23,7 @@ int main() {
   const auto status = fp8wire::quantize<recipe>(fp8wire::dense<const fp8wire::bf16>(weights.data(), rows, cols), pair);
   fp8wire::dequantize<recipe>(pair, fp8wire::dense(back.data(), rows, cols));
   std::printf("grid %016llx, finite %d, first scale %g, first code %02x, weight %g -> %g\n",
-              static_cast<unsigned long long>(fp8wire::grid_id<recipe>()), status.finite(), static_cast<double>(scales[0]),
-              static_cast<unsigned>(codes[0]), static_cast<double>(fp8wire::to_float(weights[0])),
-              static_cast<double>(fp8wire::to_float(back[0])));
+              static_cast<unsigned long long>(fp8wire::grid_id<recipe>()), status.finite(),
+              static_cast<double>(scales[0]), static_cast<unsigned>(codes[0]),
+              static_cast<double>(fp8wire::to_float(weights[0])), static_cast<double>(fp8wire::to_float(back[0])));
 }

@@ -39,20 +39,34 @@ void add_options(CLI::App& app, options& chosen) {
   app.add_option("CHECKPOINT", chosen.checkpoint, "A .safetensors file or a Hugging Face folder");
   app.add_option("--transport", chosen.transport, "How bytes travel: shm")->capture_default_str();
   app.add_option("--engines", chosen.engines, "Engine processes")->capture_default_str()->check(CLI::Range(1, 64));
-  app.add_option("--rounds", chosen.rounds, "Versions to send")->type_name("R")->capture_default_str()->check(CLI::Range(1, 1000000));
-  app.add_option("--commit", chosen.commit, "staged: the old version serves until the new one is whole; in-place: weights fit once")
-      ->type_name("staged|in-place")->capture_default_str();
-  app.add_option("--buffer-bytes", chosen.buffer_bytes, "Capacity of a transport buffer")->type_name("B")->capture_default_str();
-  app.add_option("--slots", chosen.slots, "Buffers in flight")->type_name("S")->capture_default_str()->check(CLI::Range(1, 1024));
+  app.add_option("--rounds", chosen.rounds, "Versions to send")
+      ->type_name("R")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("--commit", chosen.commit,
+                 "staged: the old version serves until the new one is whole; in-place: weights fit once")
+      ->type_name("staged|in-place")
+      ->capture_default_str();
+  app.add_option("--buffer-bytes", chosen.buffer_bytes, "Capacity of a transport buffer")
+      ->type_name("B")
+      ->capture_default_str();
+  app.add_option("--slots", chosen.slots, "Buffers in flight")
+      ->type_name("S")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
   app.add_option("--align", chosen.align, "Alignment of tensors in a buffer")->type_name("A")->capture_default_str();
   app.add_option("--timeout", chosen.timeout, "Longest wait for a peer")->type_name("SECONDS")->capture_default_str();
-  app.add_option("--lr", chosen.learning_rate, "Between versions every weight moves by about this, relative; 0: unchanged")
-      ->type_name("X")->capture_default_str();
+  app.add_option("--lr", chosen.learning_rate,
+                 "Between versions every weight moves by about this, relative; 0: unchanged")
+      ->type_name("X")
+      ->capture_default_str();
   app.add_option("--seed", chosen.seed, "Of the moves")->capture_default_str();
   app.add_option("--threads", chosen.threads, "Of the learner (default: all cores)")->type_name("N");
-  app.add_option("--dump", chosen.dump, "Every engine writes what it serves: DIR/engine<E>-v<V>.safetensors")->type_name("DIR");
+  app.add_option("--dump", chosen.dump, "Every engine writes what it serves: DIR/engine<E>-v<V>.safetensors")
+      ->type_name("DIR");
   app.add_option("--plan", chosen.plan, "Write manifest and plan as JSON; - is standard output")->type_name("FILE");
-  app.add_option("--json", chosen.json, "Write figures of every version as JSON; - is standard output")->type_name("FILE");
+  app.add_option("--json", chosen.json, "Write figures of every version as JSON; - is standard output")
+      ->type_name("FILE");
   // What a later version fills: known, so that the answer can say so, and not in --help.
   app.add_option("--engine-tp", chosen.engine_tp)->group("");
   app.add_option("--learners", chosen.learners)->group("");
@@ -69,19 +83,24 @@ void check(const options& chosen) {
       if (chosen.transport == known) misuse("--transport {}: not available yet; there is: shm", chosen.transport);
     misuse("--transport {}: no such transport; there is: shm", chosen.transport);
   }
-  if (chosen.commit != "staged" && chosen.commit != "in-place") misuse("--commit {}: staged or in-place", chosen.commit);
+  if (chosen.commit != "staged" && chosen.commit != "in-place")
+    misuse("--commit {}: staged or in-place", chosen.commit);
   if (chosen.engine_tp != 1) misuse("--engine-tp {}: not available yet; there is: 1", chosen.engine_tp);
   if (chosen.learners != 1) misuse("--learners {}: not available yet; there is: 1", chosen.learners);
   if (chosen.fp8_param != "off") misuse("--fp8-param {}: not available yet; there is: off", chosen.fp8_param);
   if (chosen.delta != "off") misuse("--delta {}: not available yet; there is: off", chosen.delta);
   if (!chosen.fault.empty() || chosen.list_faults) misuse("--fault: not available yet; there are none");
-  if (!(chosen.timeout >= 0.001 && chosen.timeout <= 86400)) misuse("--timeout {}: 0.001 .. 86400 seconds", chosen.timeout);
+  if (!(chosen.timeout >= 0.001 && chosen.timeout <= 86400))
+    misuse("--timeout {}: 0.001 .. 86400 seconds", chosen.timeout);
   if (!(chosen.learning_rate >= 0 && chosen.learning_rate <= 1)) misuse("--lr {}: 0 .. 1", chosen.learning_rate);
-  if (chosen.threads < 0 || chosen.threads > 1024) misuse("--threads {}: 1 .. 1024, or none for all cores", chosen.threads);
+  if (chosen.threads < 0 || chosen.threads > 1024)
+    misuse("--threads {}: 1 .. 1024, or none for all cores", chosen.threads);
   if (chosen.align < 8 || (chosen.align & (chosen.align - 1)) != 0 || chosen.align > (fp8wire::u64{1} << 30))
     misuse("--align {}: a power of two in 8 .. 2^30", chosen.align);
-  if (chosen.buffer_bytes < 1 || chosen.buffer_bytes > (fp8wire::u64{1} << 46)) misuse("--buffer-bytes {}: 1 .. 2^46", chosen.buffer_bytes);
-  if (chosen.checkpoint.empty()) misuse("a checkpoint is wanted: a .safetensors file or a Hugging Face folder (try --help)");
+  if (chosen.buffer_bytes < 1 || chosen.buffer_bytes > (fp8wire::u64{1} << 46))
+    misuse("--buffer-bytes {}: 1 .. 2^46", chosen.buffer_bytes);
+  if (chosen.checkpoint.empty())
+    misuse("a checkpoint is wanted: a .safetensors file or a Hugging Face folder (try --help)");
 }
 
 /// The processes that this one started, and how each of them ended.
@@ -162,8 +181,8 @@ struct version_figures {
 struct outcome {
   std::map<fp8wire::u64, version_figures> versions;
   std::vector<fp8wire::u64> serving;  // by engine
-  std::string reason;                 // the first that is no echo of somebody else's end
-  std::string echo;                   // "peer is gone", from whoever noticed first
+  std::string reason;  // the first that is no echo of somebody else's end
+  std::string echo;  // "peer is gone", from whoever noticed first
 };
 
 void listen(int pipe, family& children, std::chrono::milliseconds timeout, bool talk, outcome& heard) {
@@ -199,15 +218,17 @@ void listen(int pipe, family& children, std::chrono::milliseconds timeout, bool 
       }
       if (talk && one.what == report::kind::sent) {
         const report& v = one;
-        print(fmt::format("version {}: {} in {} buffers, {:.3f} s, {:.2f} GB/s (quantize {:.3f} s), all engines committed\n", v.version,
-                          size_text(static_cast<fp8wire::i64>(v.bytes)), v.buffers, v.seconds,
-                          static_cast<double>(v.bytes) / v.seconds / 1e9, v.quantize_seconds));
+        print(fmt::format(
+            "version {}: {} in {} buffers, {:.3f} s, {:.2f} GB/s (quantize {:.3f} s), all engines committed\n",
+            v.version, size_text(static_cast<fp8wire::i64>(v.bytes)), v.buffers, v.seconds,
+            static_cast<double>(v.bytes) / v.seconds / 1e9, v.quantize_seconds));
         std::fflush(stdout);
       }
     }
     children.all_ended();
     if (children.learner_ended() && learner_end == std::chrono::steady_clock::time_point::max()) learner_end = now();
-    if (learner_end != std::chrono::steady_clock::time_point::max() && now() - learner_end > timeout + std::chrono::seconds(1)) {
+    if (learner_end != std::chrono::steady_clock::time_point::max() &&
+        now() - learner_end > timeout + std::chrono::seconds(1)) {
       children.end_stragglers();
       learner_end = std::chrono::steady_clock::time_point::max() - std::chrono::hours(1);
     }
@@ -257,7 +278,8 @@ int refit(const options& asked) {
   for (const source_tensor& one : loaded.tensors)
     must(one.quantized ? wire.add(tensors, one.spec.name, one.spec.shape, chosen.amax_floor, one.fused_with)
                        : tensors.keep(one.spec.name, one.spec.dtype, one.spec.shape));
-  const fp8wire::plan_options plan_options{.capacity_bytes = asked.buffer_bytes, .align_bytes = asked.align, .slots = asked.slots};
+  const fp8wire::plan_options plan_options{
+      .capacity_bytes = asked.buffer_bytes, .align_bytes = asked.align, .slots = asked.slots};
   const fp8wire::plan plan = must(fp8wire::make_plan(tensors, plan_options));
 
   refit_settings settings;
@@ -316,8 +338,9 @@ int refit(const options& asked) {
   if (!whole || !killed.empty() || !heard.reason.empty()) {
     std::string states;
     for (std::size_t e = 0; e < heard.serving.size(); ++e)
-      states += fmt::format("; engine {} {}", e,
-                            heard.serving[e] == 0 ? std::string("serves nothing") : fmt::format("serves version {}", heard.serving[e]));
+      states += fmt::format(
+          "; engine {} {}", e,
+          heard.serving[e] == 0 ? std::string("serves nothing") : fmt::format("serves version {}", heard.serving[e]));
     const std::string& why = !heard.reason.empty() ? heard.reason : !killed.empty() ? killed : heard.echo;
     refuse("{}{}", why.empty() ? "the update did not finish" : why, states);
   }
@@ -330,7 +353,9 @@ int refit(const options& asked) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  CLI::App app("Updates serving engines with a checkpoint's weights, version after version, over processes of this machine.", "fp8-refit");
+  CLI::App app(
+      "Updates serving engines with a checkpoint's weights, version after version, over processes of this machine.",
+      "fp8-refit");
   options chosen;
   add_options(app, chosen);
   return run(app, count, arguments, [&] { return refit(chosen); });

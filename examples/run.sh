@@ -39,7 +39,8 @@ say "Converted to FP8 as vLLM quantizes, every byte proven: $converted"
 "$programs/fp8-convert" --verify --json "$work/convert.json" "$checkpoint" "$converted"
 
 say 'Three weight versions into two serving engines, each version whole or not at all'
-"$programs/fp8-refit" --engines 2 --rounds 3 --dump "$work/served" --plan "$work/plan.json" --json "$work/refit.json" "$checkpoint"
+"$programs/fp8-refit" --engines 2 --rounds 3 --dump "$work/served" --plan "$work/plan.json" \
+  --json "$work/refit.json" "$checkpoint"
 ls "$work/served"
 
 say 'What an engine serves now'

@@ -13,7 +13,7 @@
 
 namespace programs {
 
-/// run() hands jobs out one by one to `count` threads, the caller among them, where the first exception is thrown again.
+/// run() hands jobs out one by one to `count` threads, the caller among them; an exception is thrown again there.
 /// Threads: one run() at a time.
 class workers {
  public:

@@ -326,7 +326,8 @@ function showCheckpoint() {
     const
         box = section(
             "Where the worst blocks lie",
-            "The six tensors with the lowest SQNR, block by block; a batch's matrices stand below each other. Grey: nothing lost."),
+            "The six tensors with the lowest SQNR, block by block; a batch's matrices stand "
+            "below each other. Grey: nothing lost."),
         maps = make("div", {class: "maps"});
     for (const pair of ranked) heat(maps, pair, from, to);
     const key = make("div", {class: "key"});

@@ -38,7 +38,8 @@ inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, 
   terms.mode = settings.mode;
   fp8wire::agreement agreed;
   std::vector<fp8wire::error> reasons;
-  if (fp8wire::error wrong = fp8wire::join<fp8wire::json_text>(*transport, expected, terms, agreed, reasons)) return wrong;
+  if (fp8wire::error wrong = fp8wire::join<fp8wire::json_text>(*transport, expected, terms, agreed, reasons))
+    return wrong;
 
   timed_store store(agreed.tensors, agreed.wire, settings.mode);
   fp8wire::receiver<timed_store> receiver(agreed.tensors, agreed.wire, store);
@@ -59,7 +60,8 @@ inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, 
     switch (event) {
       case fp8wire::engine_event::committed:
         if (!settings.dump_folder.empty())
-          if (fp8wire::error failed = write_dump(number, receiver.serving(), agreed.tensors, store, dump, settings)) return failed;
+          if (fp8wire::error failed = write_dump(number, receiver.serving(), agreed.tensors, store, dump, settings))
+            return failed;
         tell(report::kind::serving, {});
         break;
       case fp8wire::engine_event::aborted: tell(report::kind::refused, receiver.failure()); break;

@@ -14,15 +14,18 @@
 namespace programs {
 
 /// Runs all rounds and reports each to `pipe`. Returns the error that ended them.
-inline fp8wire::error run_learner(const std::vector<source_tensor>& source, const format& chosen, const fp8wire::manifest& tensors,
-                                  const fp8wire::plan_options& options, const refit_settings& settings,
-                                  fp8wire::shm_publisher& transport, int pipe) {
+inline fp8wire::error run_learner(const std::vector<source_tensor>& source, const format& chosen,
+                                  const fp8wire::manifest& tensors, const fp8wire::plan_options& options,
+                                  const refit_settings& settings, fp8wire::shm_publisher& transport, int pipe) {
   using clock = std::chrono::steady_clock;
-  const auto since = [](clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); };
+  const auto since = [](clock::time_point start) {
+    return std::chrono::duration<double>(clock::now() - start).count();
+  };
   if (fp8wire::error wrong = transport.accept()) return wrong;
   fp8wire::agreement agreed;
   std::vector<fp8wire::error> reasons;
-  if (fp8wire::error wrong = fp8wire::offer<fp8wire::json_text>(transport, tensors, options, "", agreed, reasons)) return wrong;
+  if (fp8wire::error wrong = fp8wire::offer<fp8wire::json_text>(transport, tensors, options, "", agreed, reasons))
+    return wrong;
   if (fp8wire::error wrong = transport.allocate(agreed.wire.options().slots, agreed.wire.slot_bytes())) return wrong;
 
   workers threads(settings.threads);
@@ -35,8 +38,8 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
     training.emplace_back(weights{source[i].spec.dtype, source[i].bytes.data(), extents}, settings.seed, i);
   }
   const auto sender = update_format_of(*chosen.preset)
-                          .make_sender({&agreed.tensors, &agreed.wire, &transport, chosen.preset, &threads, chosen.amax_floor,
-                                        chosen.refuse_nonfinite});
+                          .make_sender({&agreed.tensors, &agreed.wire, &transport, chosen.preset, &threads,
+                                        chosen.amax_floor, chosen.refuse_nonfinite});
   for (int round = 1; round <= settings.rounds; ++round) {
     const fp8wire::u64 version = static_cast<fp8wire::u64>(round);
     double training_seconds = 0;

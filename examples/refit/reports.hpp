@@ -14,10 +14,10 @@ namespace programs {
 /// A learner is `who` -1, an engine its number. Small enough for one write to be whole however many write at once.
 struct report {
   enum class kind : fp8wire::u32 {
-    sent,       // learner: `version` is committed on all engines; bytes, buffers, seconds, quantize, transfer, allocations
-    serving,    // engine: serves `version` from now on; load seconds
-    refused,    // `text` says why an update was refused or a process gave up; an engine says what it serves then
-    closed      // engine: left in good order, serving `version`
+    sent,  // learner: `version` is committed on all engines; bytes, buffers, seconds, quantize, transfer, allocations
+    serving,  // engine: serves `version` from now on; load seconds
+    refused,  // `text` says why an update was refused or a process gave up; an engine says what it serves then
+    closed  // engine: left in good order, serving `version`
   };
   kind what{};
   int who = -1;

@@ -21,11 +21,13 @@ struct dump_settings {
 };
 
 /// DIR/engine<E>-v<V>.safetensors, whole or not there at all.
-inline fp8wire::error write_dump(int engine, fp8wire::u64 version, const fp8wire::manifest& tensors, const fp8wire::host_store<>& store,
-                                 const dump_settings& dump, const refit_settings& settings) {
+inline fp8wire::error write_dump(int engine, fp8wire::u64 version, const fp8wire::manifest& tensors,
+                                 const fp8wire::host_store<>& store, const dump_settings& dump,
+                                 const refit_settings& settings) {
   const std::string path = fmt::format("{}/engine{}-v{}.safetensors", settings.dump_folder, engine, version);
   std::vector<fp8wire::tensor_spec> specs;
-  for (const fp8wire::manifest_entry& entry : tensors.entries()) specs.push_back({entry.name, entry.dtype, entry.shape});
+  for (const fp8wire::manifest_entry& entry : tensors.entries())
+    specs.push_back({entry.name, entry.dtype, entry.shape});
   const auto layout = fp8wire::lay_out_safetensors(std::move(specs), dump.metadata, path);
   if (!layout) return layout.error();
   const fp8wire::safetensors_header& header = layout->header;
@@ -39,7 +41,8 @@ inline fp8wire::error write_dump(int engine, fp8wire::u64 version, const fp8wire
   for (const fp8wire::safetensors_entry& one : header.tensors) {
     const auto bytes = store.bytes(static_cast<std::size_t>(tensors.find(one.name)));
     if (!bytes.empty())
-      std::memcpy(file->bytes().data() + static_cast<std::size_t>(header.data_begin + one.begin), bytes.data(), bytes.size());
+      std::memcpy(file->bytes().data() + static_cast<std::size_t>(header.data_begin + one.begin), bytes.data(),
+                  bytes.size());
   }
   *file = fp8wire::mapped_output();
   return target->commit();

@@ -27,7 +27,8 @@ inline double uniform(fp8wire::u64 seed, fp8wire::u64 tensor, fp8wire::u64 step,
 class trained_tensor {
  public:
   /// `number` tells tensors apart in the random sequence.
-  trained_tensor(weights checkpoint, fp8wire::u64 seed, fp8wire::u64 number) : checkpoint_(checkpoint), seed_(seed), number_(number) {}
+  trained_tensor(weights checkpoint, fp8wire::u64 seed, fp8wire::u64 number)
+      : checkpoint_(checkpoint), seed_(seed), number_(number) {}
 
   /// The weights of a version, valid until the next call. rate 0: the checkpoint's own bytes.
   /// Versions must be asked for in rising order.
@@ -57,7 +58,8 @@ class trained_tensor {
     constexpr std::size_t chunk = 65536;
     const fp8wire::u64 first = version_;
     threads.run(static_cast<fp8wire::i64>((elements + chunk - 1) / chunk), [&](fp8wire::i64 job) {
-      const std::size_t begin = static_cast<std::size_t>(job) * chunk, end = begin + chunk < elements ? begin + chunk : elements;
+      const std::size_t begin = static_cast<std::size_t>(job) * chunk,
+                        end = begin + chunk < elements ? begin + chunk : elements;
       for (std::size_t i = begin; i < end; ++i) {
         float master = masters_[i];
         for (fp8wire::u64 step = first; step < version; ++step)

@@ -12,8 +12,8 @@ const programs::update_format& programs::update_format_of(const quantizer& row) 
     return joined;
   }();
   for (const update_format& one : all)
-    if (one.name == row.name && one.scale == row.scale && one.element == row.element && one.block_rows == row.block_rows &&
-        one.block_cols == row.block_cols)
+    if (one.name == row.name && one.scale == row.scale && one.element == row.element &&
+        one.block_rows == row.block_rows && one.block_cols == row.block_cols)
       return one;
   refuse("{}: no update format for this preset", row.name);
 }

@@ -47,8 +47,8 @@ class any_sender {
 struct update_format {
   std::string_view name, scale, element;
   int block_rows = 0, block_cols = 0;
-  fp8wire::error (*add)(fp8wire::manifest&, std::string_view weight, const std::vector<fp8wire::i64>& shape, float amax_floor,
-                        std::string_view fused_with);
+  fp8wire::error (*add)(fp8wire::manifest&, std::string_view weight, const std::vector<fp8wire::i64>& shape,
+                        float amax_floor, std::string_view fused_with);
   std::unique_ptr<any_sender> (*make_sender)(const sender_setup&);
 };
 

@@ -23,8 +23,8 @@ template <class Recipe, bool ViaBf16> struct judged_by_backend {
   using type = fp8wire::with_numerics<Recipe, num>;
 };
 
-/// The wire format of a preset in this program. The backend also rounds through BF16 where the command line says so: one
-/// sender serves both choices, and only the ids tell them apart.
+/// The wire format of a preset in this program. The backend also rounds through BF16 where the command line says so:
+/// one sender serves both choices, and only the ids tell them apart.
 template <class Recipe> struct program_wire {
   using direct = fp8wire::wire_format<typename judged_by_backend<Recipe, false>::type, chosen_naming>;
   using rounded = fp8wire::wire_format<typename judged_by_backend<Recipe, true>::type, chosen_naming>;
@@ -34,8 +34,12 @@ template <class Recipe> struct program_wire {
   static auto encoding(float amax_floor) noexcept {
     return chosen_via_bf16 ? rounded::encoding(amax_floor) : direct::encoding(amax_floor);
   }
-  static fp8wire::u64 id(float amax_floor) noexcept { return chosen_via_bf16 ? rounded::id(amax_floor) : direct::id(amax_floor); }
-  static auto tensors(std::string_view weight, const std::vector<fp8wire::i64>& shape) { return direct::tensors(weight, shape); }
+  static fp8wire::u64 id(float amax_floor) noexcept {
+    return chosen_via_bf16 ? rounded::id(amax_floor) : direct::id(amax_floor);
+  }
+  static auto tensors(std::string_view weight, const std::vector<fp8wire::i64>& shape) {
+    return direct::tensors(weight, shape);
+  }
 };
 
 /// A host backend that quantizes through the table's functions, which are compiled once for all programs.
@@ -45,8 +49,8 @@ class table_backend : public fp8wire::serial_backend {
   table_backend(const sender_setup& setup, double& seconds) : setup_(setup), seconds_(&seconds) {}
 
   template <fp8wire::any_recipe Recipe, class In>
-  fp8wire::error quantize(const fp8wire::quantize_job& job, fp8wire::matrix_view<const In> in, fp8wire::pair_view<Recipe> out,
-                          float amax_floor, fp8wire::host_stream) {
+  fp8wire::error quantize(const fp8wire::quantize_job& job, fp8wire::matrix_view<const In> in,
+                          fp8wire::pair_view<Recipe> out, float amax_floor, fp8wire::host_stream) {
     const auto start = std::chrono::steady_clock::now();
     const weights dense{fp8wire::input_traits<In>::stored_as, in.data, {in.batch, in.rows, in.cols}};
     const bool finite =
@@ -99,12 +103,12 @@ template <class Wire> class typed_sender final : public any_sender {
 template <class Preset> update_format make_update_format() {
   using recipe = typename Preset::recipe;
   using wire = program_wire<recipe>;
-  update_format made{Preset::name, Preset::scale, recipe::element::id, recipe::block::rows, recipe::block::cols, nullptr, nullptr};
-  made.add = [](fp8wire::manifest& tensors, std::string_view weight, const std::vector<fp8wire::i64>& shape, float amax_floor,
-                std::string_view fused_with) {
-    fp8wire::error wrong =
-        chosen_via_bf16 ? tensors.add<typename wire::rounded>(weight, shape, amax_floor, fused_with)
-                        : tensors.add<typename wire::direct>(weight, shape, amax_floor, fused_with);
+  update_format made{Preset::name, Preset::scale, recipe::element::id, recipe::block::rows, recipe::block::cols,
+                     nullptr,      nullptr};
+  made.add = [](fp8wire::manifest& tensors, std::string_view weight, const std::vector<fp8wire::i64>& shape,
+                float amax_floor, std::string_view fused_with) {
+    fp8wire::error wrong = chosen_via_bf16 ? tensors.add<typename wire::rounded>(weight, shape, amax_floor, fused_with)
+                                           : tensors.add<typename wire::direct>(weight, shape, amax_floor, fused_with);
     if (!wrong) tensors.label(wire::id(amax_floor), Preset::name);
     return wrong;
   };

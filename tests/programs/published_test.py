@@ -45,7 +45,8 @@ def fetch():
 class Published(support.Case):
     def test_every_preset_is_verified_on_its_file(self):
         source = MODEL / "model.safetensors"
-        matrices = len([1 for dtype, shape, _ in tensors.load(source)[0].values() if dtype == "F32" and len(shape) == 2])
+        content = tensors.load(source)[0].values()
+        matrices = len([1 for dtype, shape, _ in content if dtype == "F32" and len(shape) == 2])
         for preset in support.presets():
             out = self.path("out.safetensors")
             outcome = run(CONVERT, "--force", "--verify", *preset["options"], source, out)

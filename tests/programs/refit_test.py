@@ -64,8 +64,8 @@ class Refit(support.Case):
                     options = ["--recipe", *recipe]
                     converted, dumps = self.path("out.safetensors"), self.path("d")
                     self.good(CONVERT, *options, "--force", self.model, converted)
-                    self.good(REFIT, *options, "--engines", 2, "--rounds", 2, "--commit", mode, "--lr", 0, "--dump", dumps,
-                              "--buffer-bytes", 40000, self.model)
+                    self.good(REFIT, *options, "--engines", 2, "--rounds", 2, "--commit", mode, "--lr", 0,
+                              "--dump", dumps, "--buffer-bytes", 40000, self.model)
                     self.assertEqual(self.dumps(), [f"engine{e}-v{v}.safetensors" for e in (0, 1) for v in (1, 2)])
                     for path in dumps.iterdir():
                         self.assertEqual(path.read_bytes(), converted.read_bytes(), path.name)
@@ -88,7 +88,8 @@ class Refit(support.Case):
 
     def test_the_plan_covers_every_tensor_and_splits_no_unit(self):
         for capacity in (1, 5000, 100000, 1 << 26):
-            plan = json.loads(self.good(REFIT, "--rounds", 1, "--buffer-bytes", capacity, "--plan", "-", self.model).stdout)
+            arguments = ["--rounds", 1, "--buffer-bytes", capacity, "--plan", "-", self.model]
+            plan = json.loads(self.good(REFIT, *arguments).stdout)
             self.assertEqual(plan["capacity"], capacity)
             names, home = [], {}
             for number, buffer in enumerate(plan["buffers"]):
@@ -108,7 +109,8 @@ class Refit(support.Case):
                 self.assertIn(name, names)
             pair = {entry["name"]: entry for buffer in plan["buffers"] for entry in buffer["entries"]}
             gate, up = (f"model.layers.0.mlp.{part}_proj.weight" for part in ("gate", "up"))
-            self.assertEqual(len({pair[name + suffix]["unit"] for name in (gate, up) for suffix in ("", "_scale_inv")}), 1)
+            units = {pair[name + suffix]["unit"] for name in (gate, up) for suffix in ("", "_scale_inv")}
+            self.assertEqual(len(units), 1)
             self.assertEqual(plan["peak_bytes"], 2 * plan["slot_bytes"])
 
     def test_figures_of_every_version(self):
@@ -166,8 +168,8 @@ class Refit(support.Case):
             for path in dumps.iterdir():
                 path.unlink()
             process = subprocess.Popen(
-                [REFIT, "--rounds", "4", "--engines", "2", "--lr", "0.01", "--dump", str(dumps), "--commit", mode, "--timeout", "5",
-                 "--buffer-bytes", "1000000", str(big)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                [REFIT, "--rounds", "4", "--engines", "2", "--lr", "0.01", "--dump", str(dumps), "--commit", mode,
+                 "--timeout", "5", "--buffer-bytes", "1000000", str(big)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             time.sleep(source.random() * 0.8)
             try:
                 family = children(process.pid)
@@ -194,7 +196,8 @@ class Refit(support.Case):
     def test_a_stopped_engine_is_named_within_the_timeout(self):
         big = self.path("big.safetensors")
         self.good(MAKE, "--size", 12, big)
-        process = subprocess.Popen([REFIT, "--rounds", "1000", "--engines", "2", "--lr", "0", "--timeout", "1", str(big)],
+        process = subprocess.Popen([REFIT, "--rounds", "1000", "--engines", "2", "--lr", "0",
+                                    "--timeout", "1", str(big)],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         while len(children(process.pid)) < 3:
             time.sleep(0.01)

@@ -12,7 +12,8 @@ TORCH = {  # the package's names for the format's dtypes
     "BOOL": ("bool", 8), "U8": ("uint8", 8), "I8": ("int8", 8), "F8_E5M2": ("float8_e5m2", 8),
     "F8_E4M3": ("float8_e4m3fn", 8), "F8_E8M0": ("float8_e8m0fnu", 8), "F8_E4M3FNUZ": ("float8_e4m3fnuz", 8),
     "F8_E5M2FNUZ": ("float8_e5m2fnuz", 8), "I16": ("int16", 16), "U16": ("uint16", 16), "F16": ("float16", 16),
-    "BF16": ("bfloat16", 16), "I32": ("int32", 32), "U32": ("uint32", 32), "F32": ("float32", 32), "C64": ("complex64", 64),
+    "BF16": ("bfloat16", 16), "I32": ("int32", 32), "U32": ("uint32", 32), "F32": ("float32", 32),
+    "C64": ("complex64", 64),
     "F64": ("float64", 64), "I64": ("int64", 64), "U64": ("uint64", 64),
 }
 
@@ -33,8 +34,10 @@ def head(tensors, metadata):
 
 
 def cases():
-    yield [("l.weight", "F8_E4M3", [130, 256]), ("l.weight_scale_inv", "F32", [2, 2]), ("l.bias", "BF16", [130])], {"format": "pt"}
-    yield [("l.weight", "F8_E4M3", [3, 64]), ("l.weight_scale", "U8", [3, 2]), ("m.weight_scale", "F8_E8M0", [3, 2])], {}
+    block = [("l.weight", "F8_E4M3", [130, 256]), ("l.weight_scale_inv", "F32", [2, 2]), ("l.bias", "BF16", [130])]
+    yield block, {"format": "pt"}
+    mx = [("l.weight", "F8_E4M3", [3, 64]), ("l.weight_scale", "U8", [3, 2]), ("m.weight_scale", "F8_E8M0", [3, 2])]
+    yield mx, {}
     yield [], {}
     yield [], {"only": "metadata"}
     yield [(f"t.{dtype}", dtype, [1 + i % 3]) for i, dtype in enumerate(TORCH)], {}

@@ -183,7 +183,7 @@ inline result<engine_shapes> shapes_in(std::string_view name, const layout_use& 
   return shapes;
 }
 
-/// Codes and scales from canonical form, dense, into an engine's; scales are converted and repeated where it wants that.
+/// Codes and scales from canonical form, dense, into an engine's; scales are converted and repeated where it wants.
 /// codes: batch x rows x cols. scales: the block grid, float, bf16 or e8m0 as use.scale says. Out: exactly the bytes of
 /// shapes_in, at any alignment; padding is written.
 /// Errors: those of shapes_in; wrong_shape, wrong_size (C5); bad_scale (C9) naming the first block whose scale E8M0

@@ -20,10 +20,11 @@ constexpr u32 stored_bits(bf16 scale) noexcept { return scale.bits; }
 constexpr u32 stored_bits(e8m0 scale) noexcept { return scale.bits; }
 }  // namespace detail
 
-/// Compares with the scalar definition (quant/reference.hpp), never with a fast path. Writes nothing, allocates nothing.
+/// Compares with the scalar definition (quant/reference.hpp), never with a fast path. Writes and allocates nothing.
 /// Shapes as in quantize. Throws: precondition_error if they disagree.
 template <any_recipe Recipe, class In>
-constexpr mismatch verify(matrix_view<const In> in, const_pair_view<Recipe> pair, float amax_floor = Recipe::num.amax_floor) {
+constexpr mismatch verify(matrix_view<const In> in, const_pair_view<Recipe> pair,
+                          float amax_floor = Recipe::num.amax_floor) {
   detail::expect_pair<Recipe, In>(in, pair);
   detail::expect_floor(amax_floor);
   if (in.size() == 0) return {};
@@ -35,7 +36,8 @@ constexpr mismatch verify(matrix_view<const In> in, const_pair_view<Recipe> pair
         const slice area = reference::block_area<Recipe, In>(matrix, block_row, block_col);
         const auto scale =
             reference::block_scale<Recipe, In>(reference::block_amax<Recipe, In>(matrix, area, nonfinite), amax_floor);
-        const u32 got = detail::stored_bits(pair.scales(b, block_row, block_col)), expected = detail::stored_bits(scale.stored);
+        const u32 got = detail::stored_bits(pair.scales(b, block_row, block_col)),
+                  expected = detail::stored_bits(scale.stored);
         if (got != expected) return {true, true, b, block_row, block_col, got, expected};
         for (i64 row = area.row; row < area.row + area.rows; ++row) {
           for (i64 col = area.col; col < area.col + area.cols; ++col) {

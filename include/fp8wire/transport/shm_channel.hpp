@@ -42,7 +42,8 @@ inline std::string text_of(std::chrono::milliseconds time) {
 
 /// Messages that came while something else was waited for, oldest first, one behind the other in one piece of memory.
 ///
-/// Payloads are copied in and out, so that each vector keeps the capacity that its owner needs: had they been swapped, a
+/// Payloads are copied in and out, so that each vector keeps the capacity that its owner needs: had they been swapped,
+/// a
 /// large one would wander through all of them, and every update would make another one grow.
 class message_queue {
  public:

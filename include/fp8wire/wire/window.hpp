@@ -7,7 +7,8 @@
 FP8WIRE_ABI_BEGIN
 
 /// Slots that a sender needs for an export in manifest order: buffers that are open at once, from the first that still
-/// lacks a member to the last one touched. More than the plan's slots means that siblings of one unit come too far apart
+/// lacks a member to the last one touched. More than the plan's slots means that siblings of one unit come too
+/// far apart
 /// (or, by dtype, that the order of the export is not the plan's): the sender would refuse half way.
 /// Expects: the plan was made from the manifest. Cost: linear.
 inline u32 slots_needed(const manifest& tensors, const plan& wire) {
@@ -31,8 +32,9 @@ inline u32 slots_needed(const manifest& tensors, const plan& wire) {
 inline error check_window(const manifest& tensors, const plan& wire) {
   const u32 needed = slots_needed(tensors, wire);
   if (needed <= wire.options().slots) return {};
-  return make_error(errc::capacity, "slots", "the export order keeps more buffers open than there are; the slots needed",
-                    needed, wire.options().slots, condition::c3_complete_pairs);
+  return make_error(errc::capacity, "slots",
+                    "the export order keeps more buffers open than there are; the slots needed", needed,
+                    wire.options().slots, condition::c3_complete_pairs);
 }
 
 FP8WIRE_ABI_END
