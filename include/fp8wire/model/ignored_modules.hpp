@@ -42,8 +42,8 @@ inline result<std::vector<std::string>> ignored_modules(std::span<const decided_
   };
   for (const decided_weight& one : weights) {
     if (!one.quantized) list(module_of(one.name));
-    if (std::string whole = fused_with(one.name); !whole.empty())
-      parts.push_back({std::move(whole), one.name, one.quantized});
+    if (std::string fused = fused_with(one.name); !fused.empty())
+      parts.push_back({std::move(fused), one.name, one.quantized});
   }
   std::sort(parts.begin(), parts.end(), [](const part& a, const part& b) {
     const int order = a.whole.compare(b.whole);
