@@ -169,7 +169,8 @@ class Refit(support.Case):
                 path.unlink()
             process = subprocess.Popen(
                 [REFIT, "--rounds", "4", "--engines", "2", "--lr", "0.01", "--dump", str(dumps), "--commit", mode,
-                 "--timeout", "5", "--buffer-bytes", "1000000", str(big)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                 "--timeout", "5", "--buffer-bytes", "1000000", str(big)],
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             time.sleep(source.random() * 0.8)
             try:
                 family = children(process.pid)

@@ -2,8 +2,8 @@
 /// The wire's 64-bit checksum: eight independent lanes, pieces that can be summed in any order, fused into a copy.
 ///
 /// It guards against accidents (lost, shifted, stale or flipped bytes), not against an adversary. Bytes are cut into
-/// pieces of 64 KiB; a piece runs eight lanes over its 64-byte stripes; a piece's digest depends on its position, and
-/// the checksum is the wrapping sum of the digests, so that threads, GPU blocks and out-of-order copies can share the work.
+/// pieces of 64 KiB; a piece runs eight lanes over its 64-byte stripes; a piece's digest depends on its position. The
+/// checksum is the wrapping sum of the digests, so that threads, GPU blocks and out-of-order copies can share the work.
 #ifndef FP8WIRE_CORE_CHECKSUM_HPP
 #define FP8WIRE_CORE_CHECKSUM_HPP
 #include <fp8wire/core/bits.hpp>
