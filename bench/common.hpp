@@ -108,6 +108,7 @@ inline benchmark::internal::Benchmark* add(const std::string& name, const std::f
   return benchmark::RegisterBenchmark(name.c_str(), row)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 }
 
+void add_layout();
 void add_quant();
 void add_wire();
 

@@ -3,6 +3,7 @@
 #include "common.hpp"
 
 int main(int argc, char** argv) {
+  bench::add_layout();
   bench::add_quant();
   bench::add_wire();
   benchmark::Initialize(&argc, argv);

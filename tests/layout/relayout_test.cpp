@@ -182,6 +182,31 @@ TEST_CASE("in place with one matrix of scratch: the bytes of one expert at a tim
   check.operator()<swizzle_128x4>();
 }
 
+TEST_CASE("rows in place, in the least scratch there can be, between any two orders of them") {
+  const auto check = [&]<class From, class To, class Value>(i64 rows, i64 cols) {
+    CAPTURE(From::id);
+    CAPTURE(To::id);
+    CAPTURE(rows);
+    CAPTURE(cols);
+    std::vector<Value> buffer = laid<From, Value>(2, rows, cols, Value{});
+    std::vector<Value> scratch(static_cast<std::size_t>(rows * cols) + 4, static_cast<Value>(0x5C));
+    relayout_in_place<To>(laid_out<From, Value>{buffer.data(), 2, rows, cols}, scratch.data());
+    CHECK(buffer == laid<To, Value>(2, rows, cols, Value{}));
+    CHECK(std::vector<Value>(scratch.end() - 4, scratch.end()) == std::vector<Value>(4, static_cast<Value>(0x5C)));
+  };
+  using shuffled = mapped_rows<row_major, shuffle_rows<16>>;
+  for (const i64 cols : {1, 2, 3, 100}) {
+    for (const i64 rows : {2, 4, 6, 34}) check.operator()<row_major, up_first, u8>(rows, cols);
+    for (const i64 rows : {16, 48, 320}) {
+      check.operator()<row_major, shuffled, u8>(rows, cols);
+      check.operator()<shuffled, up_first, u16>(rows, cols);
+      check.operator()<up_first, row_major, u32>(rows, cols);
+    }
+    check.operator()<row_major, trtllm_mxfp8_w13_codes, u8>(96, cols);
+    check.operator()<trtllm_mxfp8_w13_codes, trtllm_mxfp8_codes, u32>(96, cols);
+  }
+}
+
 TEST_CASE("what cannot be moved is refused before a byte is touched") {
   CHECK(message_of([] {
           std::vector<u8> a(64), b(64);

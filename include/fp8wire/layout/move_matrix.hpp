@@ -115,6 +115,26 @@ inline slice move_squares(const From& from, const Value* src, const To& to, Valu
   return moved;
 }
 
+/// Rows into another order where they lie, each read and written once: cycle by cycle of the permutation.
+/// scratch: one row, and behind it one bit a row of those that are in place.
+template <class From, class To, class Value>
+inline void permute_rows(const laid_matrix<From>& from, const laid_matrix<To>& to, Value* data, Value* scratch,
+                         i64 rows, i64 cols) noexcept {
+  u8* placed = reinterpret_cast<u8*>(scratch + cols);
+  __builtin_memset(placed, 0, static_cast<std::size_t>(ceil_div(rows, 8)));
+  const auto comes_from = [&](i64 row) { return from.offset({0, to.mapping.index(row * cols).row, 0}) / cols; };
+  for (i64 first = 0; first < rows; ++first) {
+    i64 row = first, next = comes_from(first);
+    if ((placed[first / 8] >> (first % 8) & 1) != 0 || next == first) continue;
+    copy(scratch, static_cast<const Value*>(data + first * cols), cols);
+    for (; next != first; row = next, next = comes_from(row)) {
+      copy(data + row * cols, static_cast<const Value*>(data + next * cols), cols);
+      placed[next / 8] = static_cast<u8>(placed[next / 8] | 1 << (next % 8));
+    }
+    copy(data + row * cols, static_cast<const Value*>(scratch), cols);
+  }
+}
+
 /// All live elements of a rows x cols matrix; padding on neither side is read or written.
 template <class From, class To, class Value>
 inline void move_matrix(const From& from, const Value* src, const To& to, Value* dst, i64 rows, i64 cols) noexcept {

@@ -130,6 +130,12 @@ laid_out<To, Value> relayout_in_place(laid_out<From, Value> buffer, Value* scrat
     const detail::laid_matrix<To> to{{1, buffer.rows, buffer.cols}};
     for (i64 b = 0; b < buffer.batch; ++b) {
       Value* data = buffer.data + b * matrix;
+      if constexpr (From::col_run == whole_run && To::col_run == whole_run) {
+        if (buffer.rows > 1 && buffer.cols > 0) {
+          detail::permute_rows(from, to, data, scratch, buffer.rows, buffer.cols);
+          continue;
+        }
+      }
       detail::copy(scratch, static_cast<const Value*>(data), matrix);
       detail::move_matrix(from, static_cast<const Value*>(scratch), to, data, buffer.rows, buffer.cols);
     }
