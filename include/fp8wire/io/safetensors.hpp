@@ -135,7 +135,11 @@ inline safetensors_refusal settle_safetensors(safetensors_header& header, i64 da
   std::vector<safetensors_entry>& tensors = header.tensors;
   const auto tensor_at = [&](std::size_t i) -> const std::string& { return tensors[i].name; };
   const auto key_at = [&](std::size_t i) -> const std::string& { return header.metadata[i].first; };
-  if (const i64 twice = name_order(tensors.size(), tensor_at).duplicate(tensor_at); twice >= 0)
+  std::stable_sort(tensors.begin(), tensors.end(), [](const safetensors_entry& a, const safetensors_entry& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  header.by_name = name_order(tensors.size(), tensor_at);
+  if (const i64 twice = header.by_name.duplicate(tensor_at); twice >= 0)
     return {fault::duplicate_key, tensors[static_cast<std::size_t>(twice)].name, 0, 0, false, ""};
   if (const i64 twice = name_order(header.metadata.size(), key_at).duplicate(key_at); twice >= 0)
     return {fault::duplicate_key, "__metadata__", 0, 0, false, header.metadata[static_cast<std::size_t>(twice)].first};
@@ -148,9 +152,6 @@ inline safetensors_refusal settle_safetensors(safetensors_header& header, i64 da
     if (one.end - one.begin != bits / 8)
       return {fault::size_mismatch, one.name, one.end - one.begin, bits / 8, true, ""};
   }
-  std::stable_sort(tensors.begin(), tensors.end(), [](const safetensors_entry& a, const safetensors_entry& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-  });
   i64 end = 0;
   for (const safetensors_entry& one : tensors) {
     if (one.begin != end) return {one.begin < end ? fault::overlap : fault::hole, one.name, one.begin, end, true, ""};
@@ -158,7 +159,6 @@ inline safetensors_refusal settle_safetensors(safetensors_header& header, i64 da
   }
   if (end != data_bytes)
     return {fault::trailing_bytes, "", header.data_begin + data_bytes, header.data_begin + end, true, ""};
-  header.by_name = name_order(tensors.size(), tensor_at);
   return {};
 }
 
