@@ -48,8 +48,7 @@ def need(tool):
 
 def install(work):
     """The library as a package under work/prefix."""
-    must(["meson", "setup", work / "library", ROOT, f"--prefix={work / 'prefix'}",
-          "-Dtests=disabled", "-Dexamples=disabled"])
+    must(["meson", "setup", work / "library", ROOT, f"--prefix={work / 'prefix'}", "-Dauto_features=disabled"])
     must(["meson", "install", "-C", work / "library"])
     installed = work / "prefix/include"
     missing = [h for h in [*house.headers(), "fp8wire/LICENSE"] if not (installed / h).is_file()]
