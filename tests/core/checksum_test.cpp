@@ -89,7 +89,8 @@ TEST_CASE("any flipped bit, two exchanged words, pieces or stripes, and a byte m
   }
   const auto exchanged = [&](std::size_t a, std::size_t b, std::size_t size) {
     auto copy = bytes;
-    for (std::size_t i = 0; i < size; ++i) std::swap(copy[a + i], copy[b + i]);
+    std::memcpy(copy.data() + a, bytes.data() + b, size);
+    std::memcpy(copy.data() + b, bytes.data() + a, size);
     return fw::checksum(copy.data(), copy.size());
   };
   CHECK(exchanged(0, 8, 8) != whole);
