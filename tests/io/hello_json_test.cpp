@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <fstream>
+#include <random>
 #include <sstream>
 
 #include <fp8wire/io/error_json.hpp>
@@ -117,6 +118,35 @@ TEST_CASE("every prefix of a manifest and every damaged member is refused, never
   CHECK(!fw::manifest_from_json("1"));
   CHECK(!fw::manifest_from_json(text + "x"));
   CHECK(!fw::manifest_from_json(std::string(100000, '[')));
+}
+
+TEST_CASE("a damaged manifest is refused, or is a manifest like any other") {
+  const std::string text = fw::to_json(manifest_of<block_wire>("vllm-block"));
+  std::mt19937 random(11);
+  int taken = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string copy = text;
+    for (int changes = 1 + static_cast<int>(random() % 3); changes > 0; --changes) {
+      const std::size_t at = random() % copy.size();
+      switch (random() % 4) {
+        case 0: copy[at] = static_cast<char>(random()); break;
+        case 1: copy[at] = "0123456789-\"{}[],:"[random() % 18]; break;
+        case 2: copy.erase(at, random() % 9); break;
+        default: copy.insert(at, copy.substr(random() % copy.size(), random() % 12)); break;
+      }
+    }
+    const auto made = fw::manifest_from_json(copy);
+    if (!made) continue;
+    ++taken;
+    const auto again = fw::manifest_from_json(fw::to_json(*made));
+    REQUIRE(again);
+    CHECK(*again == *made);
+    for (const bool cut : {false, true}) {
+      const auto wire = fw::make_plan(*made, {600, 8, 2, cut, false});
+      if (wire) CHECK(wire->pieces().size() >= made->entries().size());
+    }
+  }
+  CHECK(taken > 20);
 }
 
 TEST_CASE("an error survives JSON, and a code of a later version is still an error") {
