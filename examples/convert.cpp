@@ -6,7 +6,7 @@
 #include "common/report.hpp"
 #include "common/target.hpp"
 #include "convert/conversion.hpp"
-#include "convert/engine_config.hpp"
+#include "convert/layout.hpp"
 
 namespace {
 
@@ -27,7 +27,9 @@ void add_options(CLI::App& app, settings& chosen) {
   app.add_option("INPUT", chosen.input, "file.safetensors, or a Hugging Face folder (shards, index, config.json)");
   app.add_option("OUTPUT", chosen.output, "The same kind of thing, in FP8");
   programs::add_format_options(app, chosen.format);
-  app.add_option("--layout", chosen.format.layout)->group("");
+  app.add_option("--layout", chosen.format.layout, "How codes and scales lie, by engine (--list-layouts)")
+      ->type_name("L")
+      ->capture_default_str();
   app.add_option("--threads", chosen.threads, "Threads (default: all processors)")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
@@ -37,7 +39,7 @@ void add_options(CLI::App& app, settings& chosen) {
   app.add_option("--json", chosen.report, "Report with the error of every tensor; - is standard output")
       ->type_name("FILE");
   app.add_flag("--list", chosen.list, "Print the presets and end");
-  app.add_flag("--list-layouts", chosen.list_layouts)->group("");
+  app.add_flag("--list-layouts", chosen.list_layouts, "Print the layouts and end");
 }
 
 void list_presets() {
@@ -58,7 +60,7 @@ json::value report_of(const programs::conversion_plan& plan, bool measured, doub
   report["amax_floor"] = must(json::parse(programs::shortest(plan.how.amax_floor), "amax floor"));
   report["grid_id"] = fmt::format("0x{:016x}", plan.how.grid_id());
   report["naming"] = programs::chosen_naming.id;
-  report["layout"] = "canonical";
+  report["layout"] = plan.how.layout;
   report["model"] = plan.select.family_name();
   programs::deviation all;
   i64 counts[3] = {};
@@ -112,7 +114,7 @@ fp8wire::checkpoint_writer open_output(programs::conversion_plan& plan, const se
 
 int convert(const settings& chosen) {
   if (chosen.list) return list_presets(), programs::done;
-  if (chosen.list_layouts) programs::misuse("--list-layouts: not available yet; there is: canonical");
+  if (chosen.list_layouts) return programs::print(programs::list_layouts()), programs::done;
   if (chosen.input.empty() || chosen.output.empty())
     programs::misuse("INPUT and OUTPUT are required (try fp8-convert --help)");
   const auto start = std::chrono::steady_clock::now();
@@ -129,9 +131,8 @@ int convert(const settings& chosen) {
   programs::fill(plan, output, !chosen.report.empty(), threads);
   const bool has_config = !plan.config.is(json::kind::null);
   must(output.finish(has_config ? json::write(plan.config) : std::string()));
-  if (const json::value* engine = plan.config.find("quantization_config"))
-    if (const json::value beside = programs::modelopt_config(*engine); !beside.is(json::kind::null))
-      programs::write_text(output.path() + "/hf_quant_config.json", json::write(beside));
+  if (!plan.modelopt_file.is(json::kind::null))
+    programs::write_text(output.path() + "/hf_quant_config.json", json::write(plan.modelopt_file));
   if (chosen.verify) programs::verify(plan, output.path(), threads);
   // The report is complete before the output appears, so that a report that cannot be written leaves no output behind.
   programs::report_file report;

@@ -18,7 +18,7 @@ inline fp8wire::safetensors_metadata add_metadata(fp8wire::safetensors_metadata 
                                                       {"fp8wire.amax_floor", shortest(how.amax_floor)},
                                                       {"fp8wire.grid_id", fmt::format("0x{:016x}", how.grid_id())},
                                                       {"fp8wire.naming", std::string(chosen_naming.id)},
-                                                      {"fp8wire.layout", "canonical"},
+                                                      {"fp8wire.layout", how.layout},
                                                       {"fp8wire.version", std::string(fp8wire::version_string)}};
   for (const auto& entry : ours) {
     std::erase_if(metadata, [&](const auto& old) { return old.first == entry.first; });

@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include <fp8wire/format/fp32.hpp>
+#include <fp8wire/layout/named_layouts.hpp>
 #include <fp8wire/model/naming.hpp>
 
 #include "program.hpp"
@@ -63,6 +64,7 @@ struct format {
   const quantizer* preset = nullptr;
   float amax_floor = 0;
   bool via_bf16 = false, refuse_nonfinite = true;
+  std::string layout = "canonical";
   fp8wire::u64 grid_id() const { return preset->grid_id(amax_floor, via_bf16); }
 };
 
@@ -103,7 +105,9 @@ inline format resolve(const format_options& options) {
     misuse("--naming {}: no such naming; there are: {}", naming, fmt::join(all, ", "));
   }
   chosen_naming = *known;
-  if (options.layout != "canonical") misuse("--layout {}: not available yet; there is: canonical", options.layout);
+  if (!fp8wire::layouts::is_known(options.layout))
+    misuse("--layout {}: no such layout; fp8-convert --list-layouts prints them", options.layout);
+  chosen.layout = options.layout;
   chosen.amax_floor = options.amax_floor.empty() ? preset.amax_floor : parse_floor(options.amax_floor);
   chosen.via_bf16 = options.via_bf16 || preset.always_via_bf16;
   if (options.nonfinite != "refuse" && options.nonfinite != "tool")

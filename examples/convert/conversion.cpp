@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <mutex>
 
+#include <fp8wire/io/engine_config.hpp>
+#include <fp8wire/model/ignored_modules.hpp>
+
 #include "../common/files.hpp"
 #include "../common/metadata.hpp"
 #include "../common/report.hpp"
-#include "engine_config.hpp"
+#include "layout.hpp"
 
 namespace programs {
 namespace {
@@ -67,7 +70,7 @@ conversion_plan plan_conversion(const std::string& input, const std::string& out
   plan.select = selection(options, plan.config);
   for (const fp8wire::checkpoint_shard& shard : plan.input.shards())
     plan.shards.push_back({shard.name, {}, add_metadata(shard.metadata, plan.how)});
-  std::vector<std::string> kept;
+  std::vector<fp8wire::decided_weight> decided;
   for (const fp8wire::checkpoint_tensor& in : plan.input.tensors()) {
     tensor_plan tensor;
     tensor.in = &in;
@@ -76,12 +79,11 @@ conversion_plan plan_conversion(const std::string& input, const std::string& out
     if (tensor.choice.what == verdict::quantized) {
       auto pair = plan.how.preset->tensors(in.name, in.shape);
       if (!pair) refuse("{}; --keep '{}' leaves it in its own dtype", pair.error().message(), in.name);
-      made = std::move(pair).value();
       tensor.extents = must(fp8wire::extents_of(in.name, in.shape));
+      made = specs_in(plan.how, std::move(pair).value(), tensor.extents);
       tensor.scale_name = made.back().name;
-    } else if (tensor.choice.what == verdict::kept) {
-      kept.push_back(in.name);
     }
+    if (tensor.choice.what != verdict::copied) decided.push_back({in.name, tensor.choice.what == verdict::quantized});
     for (fp8wire::tensor_spec& spec : made) {
       tensor.bytes_out += fp8wire::byte_count(spec.dtype, spec.shape);
       plan.shards[in.shard].tensors.push_back(std::move(spec));
@@ -90,8 +92,17 @@ conversion_plan plan_conversion(const std::string& input, const std::string& out
     plan.bytes_out += tensor.bytes_out;
     plan.tensors.push_back(std::move(tensor));
   }
-  if (!plan.config.is(json::kind::null))
-    plan.config["quantization_config"] = quantization_config(*plan.how.preset, kept);
+  if (!plan.config.is(json::kind::null)) {
+    const quantizer& preset = *plan.how.preset;
+    const fp8wire::engine_config config{fp8wire::dialect_of(chosen_naming.id, preset.microscaling),
+                                        preset.microscaling,
+                                        preset.block_rows,
+                                        preset.block_cols,
+                                        preset.scale == "pow2" || preset.scale == "e8m0",
+                                        must(fp8wire::ignored_modules(decided))};
+    plan.config["quantization_config"] = fp8wire::quantization_config(config);
+    if (config.dialect == fp8wire::config_dialect::modelopt) plan.modelopt_file = fp8wire::modelopt_file(config);
+  }
   return plan;
 }
 
@@ -110,14 +121,19 @@ void fill(conversion_plan& plan, const fp8wire::checkpoint_writer& output, bool 
     } else {
       const std::span<std::byte> scales = output.bytes(tensor.scale_name);
       const weights from = aligned_weights(in.dtype, in.bytes, tensor.extents, aligned);
-      const bool finite =
-          preset.quantize(from, out.data(), scales.data(), plan.how.amax_floor, plan.how.via_bf16, threads);
+      // Straight into the output, unless another layout stands in between.
+      const bool canonical = plan.how.layout == "canonical";
+      canonical_pair pair(preset, canonical ? fp8wire::matrix_extents{0, 0, 0} : tensor.extents);
+      void* const codes_to = canonical ? static_cast<void*>(out.data()) : pair.codes.data();
+      void* const scales_to = canonical ? static_cast<void*>(scales.data()) : pair.scales.data();
+      const bool finite = preset.quantize(from, codes_to, scales_to, plan.how.amax_floor, plan.how.via_bf16, threads);
       if (!finite && plan.how.refuse_nonfinite) refuse_nonfinite(tensor, from);
       if (measure_errors)
         tensor.measured = measure(from,
-                                  {reinterpret_cast<const fp8wire::u8*>(out.data()), scales.data(), preset.stored,
+                                  {static_cast<const fp8wire::u8*>(codes_to), scales_to, preset.stored,
                                    preset.block_rows, preset.block_cols, preset.values},
                                   threads);
+      if (!canonical) lay_out(plan.how, in.name, tensor.extents, pair, out, scales);
       output.drop(tensor.scale_name);
     }
     plan.input.drop(in);
@@ -151,7 +167,10 @@ void verify(const conversion_plan& plan, const std::string& path, workers& threa
   std::vector<job> jobs;
   for (const tensor_plan& tensor : plan.tensors) {
     if (tensor.choice.what == verdict::quantized) {
-      for (i64 batch = 0; batch < tensor.extents.batch; ++batch) jobs.push_back({&tensor, batch});
+      // Other layouts are taken back first, and whole.
+      const i64 parts =
+          plan.how.layout == "canonical" ? tensor.extents.batch : (std::min)(i64{1}, tensor.extents.batch);
+      for (i64 part = 0; part < parts; ++part) jobs.push_back({&tensor, part});
       continue;
     }
     const fp8wire::checkpoint_tensor& made = *output.find(tensor.in->name);
@@ -171,12 +190,22 @@ void verify(const conversion_plan& plan, const std::string& path, workers& threa
       return bytes.subspan(static_cast<std::size_t>(at) * size, size);
     };
     std::vector<u64> aligned;
-    const weights from = aligned_weights(tensor->in->dtype, matrix(tensor->in->bytes),
-                                         {1, tensor->extents.rows, tensor->extents.cols}, aligned);
-    const fp8wire::mismatch wrong = preset.verify(from, matrix(codes.bytes).data(), matrix(scales.bytes).data(),
-                                                  plan.how.amax_floor, plan.how.via_bf16);
-    if (wrong.found) refuse_byte(*tensor, wrong, batch);
-    if (batch + 1 < tensor->extents.batch) return;
+    fp8wire::mismatch wrong;
+    i64 wrong_batch = batch;
+    if (plan.how.layout == "canonical") {
+      const weights from = aligned_weights(tensor->in->dtype, matrix(tensor->in->bytes),
+                                           {1, tensor->extents.rows, tensor->extents.cols}, aligned);
+      wrong = preset.verify(from, matrix(codes.bytes).data(), matrix(scales.bytes).data(), plan.how.amax_floor,
+                            plan.how.via_bf16);
+      if (batch + 1 < tensor->extents.batch && !wrong.found) return;
+    } else {
+      canonical_pair pair(preset, tensor->extents);
+      take_back(plan.how, tensor->in->name, tensor->extents, codes.bytes, scales.bytes, pair);
+      const weights from = aligned_weights(tensor->in->dtype, tensor->in->bytes, tensor->extents, aligned);
+      wrong = preset.verify(from, pair.codes.data(), pair.scales.data(), plan.how.amax_floor, plan.how.via_bf16);
+      wrong_batch = wrong.batch;
+    }
+    if (wrong.found) refuse_byte(*tensor, wrong, wrong_batch);
     plan.input.drop(*tensor->in);
     output.drop(codes);
     const std::lock_guard lock(drawing);
@@ -191,6 +220,9 @@ std::string closing_line(const conversion_plan& plan, const std::string& output,
   const std::string text = fmt::format("{}: {} tensors in FP8 ({} {}), {} -> {} in {:.1f} s{}", output, quantized,
                                        preset.name, preset.scale, size_text(plan.bytes_in), size_text(plan.bytes_out),
                                        seconds, verified ? ", every byte verified" : "");
+  if (plan.how.layout != "canonical")
+    return fmt::format("{}; laid out for the kernels behind {}, which no loader of checkpoints expects", text,
+                       plan.how.layout);
   if (plan.config.is(json::kind::null))
     return text + "; an engine serves it from a folder with config.json: give that folder as INPUT";
   return fmt::format("{}; serve it: {} {}{}", text,

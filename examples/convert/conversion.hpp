@@ -33,7 +33,8 @@ struct conversion_plan {
   selection select;
   std::vector<tensor_plan> tensors;  // in the order of the input's bytes
   std::vector<fp8wire::shard_spec> shards;
-  fp8wire::json::value config;  // of the output; null where there is none
+  fp8wire::json::value config;         // of the output; null where there is none
+  fp8wire::json::value modelopt_file;  // hf_quant_config.json beside it; null for other engines
   fp8wire::i64 bytes_in = 0, bytes_out = 0;
 };
 

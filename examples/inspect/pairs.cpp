@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "../common/options.hpp"
 #include "fit.hpp"
@@ -109,6 +110,13 @@ void find_blocks(pair_report& pair) {
                              fmt::join(shape, ", "), fmt::join(pair.shape, ", "));
 }
 
+/// What the file says of its layout.
+std::string layout_of(const fp8wire::checkpoint& from, const fp8wire::checkpoint_tensor& tensor) {
+  for (const auto& [key, value] : from.shards()[tensor.shard].metadata)
+    if (key == "fp8wire.layout") return value;
+  return "canonical";
+}
+
 /// Looks at every scale and at the codes below it.
 void look_at_scales(pair_report& pair) {
   bool powers = pair.scale_dtype == dtype::f32;
@@ -193,7 +201,13 @@ inspection inspect_checkpoint(const fp8wire::checkpoint& from, const std::string
         pair.problem = extents.error().message();
       } else {
         pair.extents = *extents;
-        find_blocks(pair);
+        if (const std::string layout = layout_of(from, tensor); layout == "canonical") {
+          find_blocks(pair);
+        } else {
+          // Laid out by fp8-convert: a swizzled buffer has the size of a canonical one, so only the tag can tell.
+          pair.encoding = fmt::format("{} as {}", name_of(pair.scale_dtype), layout);
+          pair.note = "not canonical: its scales were not looked at";
+        }
       }
       if (best.name.empty() || (pair.problem.empty() && !best.problem.empty())) best = std::move(pair);
     }
@@ -226,11 +240,11 @@ inspection inspect_checkpoint(const fp8wire::checkpoint& from, const std::string
           pair.faults.negative + pair.faults.infinite + pair.faults.nan + pair.faults.zero_over_codes,
           pair.faults.negative, pair.faults.infinite, pair.faults.nan, pair.faults.zero_over_codes, pair.faults.first);
   });
+  bool first = true;
   for (const pair_report& pair : found.pairs) {
     from.drop(*from.find(pair.name));
     if (!pair.canonical) continue;
-    if (&pair == &found.pairs.front()) found.presets = pair.presets;
-    found.presets = common_fits(found.presets, pair.presets);
+    found.presets = std::exchange(first, false) ? pair.presets : common_fits(found.presets, pair.presets);
   }
   return found;
 }
