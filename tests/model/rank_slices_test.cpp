@@ -54,7 +54,7 @@ TEST_CASE("what a rank keeps are the bytes of quantizing its part alone") {
   for (const row& at : {row{512, 300, 4, sharding::column}, row{300, 512, 4, sharding::row},
                         row{512, 200, 2, sharding::gate_up}, row{200, 100, 3, sharding::replicated}}) {
     const std::vector<float> in = weights(at.rows, at.cols);
-    const pair whole = quantized(in, at.rows, at.cols);
+    const pair entire = quantized(in, at.rows, at.cols);
     const i64 scale_cols = ceil_div(at.cols, 128);
     for (i64 rank = 0; rank < at.tp; ++rank) {
       CAPTURE(rank);
@@ -63,8 +63,8 @@ TEST_CASE("what a rank keeps are the bytes of quantizing its part alone") {
       CHECK(slices->size() == (at.how == sharding::gate_up ? 2 : 1));
       for (const pair_slice& one : *slices) {
         const pair alone = quantized(cut(in, at.cols, one.codes), one.codes.rows, one.codes.cols);
-        CHECK(cut(whole.codes, at.cols, one.codes) == alone.codes);
-        CHECK(cut(whole.scales, scale_cols, one.scales) == alone.scales);
+        CHECK(cut(entire.codes, at.cols, one.codes) == alone.codes);
+        CHECK(cut(entire.scales, scale_cols, one.scales) == alone.scales);
       }
     }
   }
