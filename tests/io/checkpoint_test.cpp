@@ -187,6 +187,9 @@ TEST_CASE("a snapshot of a Hugging Face cache is read through its links to the c
   REQUIRE(opened.ok());
   CHECK(opened->shards()[0].name == "model.safetensors");
   CHECK(text_of(opened->find("a")->bytes) == "aa");
+  fs::create_directories(dir / "models--x" / "revisions" / "abc");  // the same by another name is no cache
+  fs::create_symlink("../../blobs/0123", dir / "models--x" / "revisions" / "abc" / "model.safetensors");
+  CHECK(refusal(dir / "models--x" / "revisions" / "abc").find("leads out of the folder") != std::string::npos);
   fs::remove(snapshot / "model.safetensors");
   fs::create_symlink("../../../models--y/blobs/0123", snapshot / "model.safetensors");
   CHECK(refusal(snapshot).find("is a link that leads out of the folder") != std::string::npos);

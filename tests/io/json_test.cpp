@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <random>
 #include <string>
 
 #include <fp8wire/io/json.hpp>
@@ -146,4 +147,28 @@ TEST_CASE("depth, size and number of values are bounded before memory is spent")
   CHECK(refusal("[1,2,3]", few).find("too many values") != std::string::npos);
   few.bytes = 4;
   CHECK(refusal("[1,2]", few) == "file.json: JSON is too large: got 5, expected 4");
+}
+
+TEST_CASE("damaged text is refused, or comes out of writing and reading as it went in") {
+  const std::string text =
+      R"({"a": [1, -2.5e3, "x\u00e9\ud83d\ude00", {"b": null, "c": [true, false, Infinity]}], "d": {"": "\\\"/"}})";
+  std::mt19937 random(11);
+  const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
+  int good = 0, bad = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string damaged = text;
+    for (std::size_t times = 1 + below(3); times > 0; --times) {
+      const std::size_t at = below(damaged.size());
+      if (const std::size_t kind = below(3); kind == 0) damaged[at] = static_cast<char>(below(256));
+      else if (kind == 1) damaged.erase(at, 1 + below(4));
+      else damaged.insert(at, damaged.substr(below(damaged.size()), below(12)));
+    }
+    const auto parsed = json::parse(damaged, "");
+    ++(parsed.ok() ? good : bad);
+    if (!parsed.ok()) continue;
+    const auto again = json::parse(json::write(*parsed), "");
+    if (!again.ok() || *again != *parsed) FAIL(damaged);
+  }
+  CHECK(good > 500);
+  CHECK(bad > 5000);
 }
