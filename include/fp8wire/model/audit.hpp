@@ -2,11 +2,11 @@
 /// The layer audit: learner, wire and engine must have the same parameters in FP8, judged by fused parameter (C1).
 #ifndef FP8WIRE_MODEL_AUDIT_HPP
 #define FP8WIRE_MODEL_AUDIT_HPP
-#include <algorithm>
+#include <set>
+#include <vector>
 
 #include <fp8wire/core/error.hpp>
 #include <fp8wire/model/fusion.hpp>
-#include <vector>
 
 FP8WIRE_ABI_BEGIN
 
@@ -21,7 +21,13 @@ class layer_set {
   void add(std::string_view weight, bool is_fp8) {
     std::string parameter = fused_with(weight);
     if (parameter.empty()) parameter = weight;
-    rows_.push_back({std::move(parameter), is_fp8 ? 1u : 0u, 1u});
+    row counted{std::move(parameter), is_fp8 ? 1u : 0u, 1u};
+    if (const auto known = rows_.find(counted); known != rows_.end()) {
+      counted.fp8 += known->fp8;
+      counted.parts += known->parts;
+      rows_.erase(known);
+    }
+    rows_.insert(std::move(counted));
   }
 
   /// One fused parameter: how many of its parts are there, and how many of them in FP8.
@@ -30,24 +36,14 @@ class layer_set {
     u32 fp8 = 0, parts = 0;
   };
   /// Sorted by name, one row a parameter.
-  std::vector<row> rows() const {
-    std::vector<row> sorted = rows_;
-    std::sort(sorted.begin(), sorted.end(), [](const row& a, const row& b) { return a.parameter < b.parameter; });
-    std::vector<row> merged;
-    for (row& one : sorted) {
-      if (merged.empty() || merged.back().parameter != one.parameter) {
-        merged.push_back(std::move(one));
-      } else {
-        merged.back().fp8 += one.fp8;
-        merged.back().parts += one.parts;
-      }
-    }
-    return merged;
-  }
+  std::vector<row> rows() const { return {rows_.begin(), rows_.end()}; }
 
  private:
+  struct by_parameter {
+    bool operator()(const row& a, const row& b) const noexcept { return a.parameter < b.parameter; }
+  };
   std::string side_;
-  std::vector<row> rows_;
+  std::set<row, by_parameter> rows_;
 };
 
 /// Every disagreement, by parameter: one side FP8 and another not, one side does not have it, or the parts of one
@@ -55,13 +51,11 @@ class layer_set {
 inline std::vector<error> audit(const layer_set& learner, const layer_set& wire, const layer_set& engine) {
   const layer_set* const sides[] = {&learner, &wire, &engine};
   std::vector<layer_set::row> rows[3];
-  std::vector<std::string> names;
+  std::set<std::string> names;
   for (int s = 0; s < 3; ++s) {
     rows[s] = sides[s]->rows();
-    for (const layer_set::row& one : rows[s]) names.push_back(one.parameter);
+    for (const layer_set::row& one : rows[s]) names.insert(one.parameter);
   }
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
 
   std::vector<error> found;
   std::size_t at[3] = {};

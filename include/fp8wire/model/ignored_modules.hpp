@@ -2,7 +2,7 @@
 /// The modules that an engine must not build in FP8, in every spelling that engines match.
 #ifndef FP8WIRE_MODEL_IGNORED_MODULES_HPP
 #define FP8WIRE_MODEL_IGNORED_MODULES_HPP
-#include <algorithm>
+#include <set>
 
 #include <fp8wire/model/eligibility.hpp>
 #include <fp8wire/model/fusion.hpp>
@@ -26,47 +26,45 @@ inline result<std::vector<std::string>> ignored_modules(std::span<const decided_
     std::string whole;
     std::string_view name;
     bool quantized;
+    bool operator<(const part& other) const noexcept {
+      const int order = whole.compare(other.whole);
+      return order != 0 ? order < 0 : name < other.name;
+    }
   };
-  std::vector<part> parts;
-  std::vector<std::string> names;
+  std::set<part> parts;  // those of one whole stand together
+  std::set<std::string> names;
   const auto list = [&](std::string_view module) {
-    names.emplace_back(module);
+    names.emplace(module);
     constexpr std::string_view text = "model.language_model.", vision = "model.visual.";
     if (module.starts_with(text)) {
       const std::string_view rest = module.substr(text.size());
-      names.push_back(std::string("model.").append(rest));
-      names.push_back(std::string("language_model.model.").append(rest));
+      names.insert(std::string("model.").append(rest));
+      names.insert(std::string("language_model.model.").append(rest));
     } else if (module.starts_with(vision)) {
-      names.emplace_back(module.substr(std::string_view("model.").size()));
+      names.emplace(module.substr(std::string_view("model.").size()));
     }
   };
   for (const decided_weight& one : weights) {
     if (!one.quantized) list(module_of(one.name));
     if (std::string fused = fused_with(one.name); !fused.empty())
-      parts.push_back({std::move(fused), one.name, one.quantized});
+      parts.insert({std::move(fused), one.name, one.quantized});
   }
-  std::sort(parts.begin(), parts.end(), [](const part& a, const part& b) {
-    const int order = a.whole.compare(b.whole);
-    return order != 0 ? order < 0 : a.name < b.name;
-  });
-  for (std::size_t first = 0; first < parts.size();) {
-    std::size_t end = first;
-    while (end < parts.size() && parts[end].whole == parts[first].whole) ++end;
-    for (std::size_t i = first; i < end; ++i)
-      if (parts[i].quantized != parts[first].quantized)
-        return make_error(errc::format_mismatch, parts[first].whole,
-                          std::string("is one parameter in the engine, but ")
-                              .append(parts[parts[i].quantized ? first : i].name)
-                              .append(" is kept and ")
-                              .append(parts[parts[i].quantized ? i : first].name)
-                              .append(" is not"),
-                          condition::c1_layer_set);
-    if (!parts[first].quantized) list(module_of(parts[first].whole));
-    first = end;
+  const part* first = nullptr;
+  for (const part& one : parts) {
+    if (first == nullptr || first->whole != one.whole) {
+      first = &one;
+      if (!one.quantized) list(module_of(one.whole));
+    }
+    if (one.quantized != first->quantized)
+      return make_error(errc::format_mismatch, one.whole,
+                        std::string("is one parameter in the engine, but ")
+                            .append((one.quantized ? *first : one).name)
+                            .append(" is kept and ")
+                            .append((one.quantized ? one : *first).name)
+                            .append(" is not"),
+                        condition::c1_layer_set);
   }
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return names;
+  return std::vector<std::string>(names.begin(), names.end());
 }
 
 FP8WIRE_ABI_END
