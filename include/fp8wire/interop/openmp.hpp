@@ -17,7 +17,7 @@ struct openmp {
   i64 concurrency() const noexcept { return threads > 0 ? threads : omp_get_max_threads(); }
   /// Expects: work does not throw.
   template <class Work> void run(i64 count, const Work& work) const {
-    const int team = static_cast<int>(concurrency());
+    [[maybe_unused]] const int team = static_cast<int>(concurrency());
 #pragma omp parallel for schedule(dynamic) num_threads(team)
     for (i64 i = 0; i < count; ++i) work(i);
   }
