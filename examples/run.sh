@@ -20,15 +20,15 @@ meson compile -C build
 
 programs=build/examples
 work=build/demo
-rm -rf "$work"
 mkdir -p "$work"
+rm -rf "$work/fp8" "$work/fp8.safetensors" "$work/served"
 say() { printf '\n== %s\n' "$*"; }
 
 checkpoint=${1-}
 if [ -z "$checkpoint" ]; then
   checkpoint=$work/checkpoint
   say "A small Qwen3.5-shaped BF16 checkpoint, seeded: $checkpoint"
-  "$programs/make_checkpoint" --shards 2 "$checkpoint"
+  "$programs/make_checkpoint" --force --shards 2 "$checkpoint"
 fi
 case $checkpoint in
   *.safetensors) converted=$work/fp8.safetensors ;;
