@@ -2,10 +2,10 @@
 /// The layer audit: learner, wire and engine must have the same parameters in FP8, judged by fused parameter (C1).
 #ifndef FP8WIRE_MODEL_AUDIT_HPP
 #define FP8WIRE_MODEL_AUDIT_HPP
-#include <set>
 #include <vector>
 
 #include <fp8wire/core/error.hpp>
+#include <fp8wire/detail/name_index.hpp>
 #include <fp8wire/model/fusion.hpp>
 
 FP8WIRE_ABI_BEGIN
@@ -21,13 +21,15 @@ class layer_set {
   void add(std::string_view weight, bool is_fp8) {
     std::string parameter = fused_with(weight);
     if (parameter.empty()) parameter = weight;
-    row counted{std::move(parameter), is_fp8 ? 1u : 0u, 1u};
-    if (const auto known = rows_.find(counted); known != rows_.end()) {
-      counted.fp8 += known->fp8;
-      counted.parts += known->parts;
-      rows_.erase(known);
+    i64 at = find(parameter);
+    if (at < 0) {
+      at = static_cast<i64>(rows_.size());
+      rows_.push_back({std::move(parameter)});
+      by_name_.insert(static_cast<u32>(at), [&](u32 i) { return std::string_view(rows_[i].parameter); });
     }
-    rows_.insert(std::move(counted));
+    row& counted = rows_[static_cast<std::size_t>(at)];
+    counted.fp8 += is_fp8 ? 1 : 0;
+    ++counted.parts;
   }
 
   /// One fused parameter: how many of its parts are there, and how many of them in FP8.
@@ -35,52 +37,51 @@ class layer_set {
     std::string parameter;
     u32 fp8 = 0, parts = 0;
   };
-  /// Sorted by name, one row a parameter.
-  std::vector<row> rows() const { return {rows_.begin(), rows_.end()}; }
+  /// One row a parameter, in the order in which they were first added.
+  const std::vector<row>& rows() const noexcept { return rows_; }
+  /// The row of that parameter, or -1. Constant time.
+  i64 find(std::string_view parameter) const noexcept {
+    return by_name_.find(parameter, [&](u32 i) { return std::string_view(rows_[i].parameter); });
+  }
 
  private:
-  struct by_parameter {
-    bool operator()(const row& a, const row& b) const noexcept { return a.parameter < b.parameter; }
-  };
   std::string side_;
-  std::set<row, by_parameter> rows_;
+  std::vector<row> rows_;
+  detail::name_index by_name_;
 };
 
 /// Every disagreement, by parameter: one side FP8 and another not, one side does not have it, or the parts of one
-/// parameter differ on one side. Empty when all agree. Each error is wrong_dtype or missing, and C1.
+/// parameter differ on one side. Empty when all agree. In the learner's order, then what only the others have.
+/// Each error is wrong_dtype or missing, and C1.
 inline std::vector<error> audit(const layer_set& learner, const layer_set& wire, const layer_set& engine) {
   const layer_set* const sides[] = {&learner, &wire, &engine};
-  std::vector<layer_set::row> rows[3];
-  std::set<std::string> names;
-  for (int s = 0; s < 3; ++s) {
-    rows[s] = sides[s]->rows();
-    for (const layer_set::row& one : rows[s]) names.insert(one.parameter);
-  }
-
   std::vector<error> found;
-  std::size_t at[3] = {};
-  for (const std::string& name : names) {
+  const auto judge = [&](const std::string& name) {
     std::string in_fp8, not_fp8, absent;
-    for (int s = 0; s < 3; ++s) {
-      const auto list = [&](std::string& text) { text.append(text.empty() ? "" : " and ").append(sides[s]->side()); };
-      if (at[s] == rows[s].size() || rows[s][at[s]].parameter != name) {
+    for (const layer_set* side : sides) {
+      const auto list = [&](std::string& text) { text.append(text.empty() ? "" : " and ").append(side->side()); };
+      const i64 at = side->find(name);
+      if (at < 0) {
         list(absent);
         continue;
       }
-      const layer_set::row& one = rows[s][at[s]++];
+      const layer_set::row& one = side->rows()[static_cast<std::size_t>(at)];
       if (one.fp8 != 0 && one.fp8 != one.parts)
-        found.push_back(make_error(errc::wrong_dtype, name,
-                                   "its parts differ in " + sides[s]->side() + "; those in FP8", one.fp8, one.parts,
-                                   condition::c1_layer_set));
-      else
-        list(one.fp8 != 0 ? in_fp8 : not_fp8);
+        found.push_back(make_error(errc::wrong_dtype, name, "its parts differ in " + side->side() + "; those in FP8",
+                                   one.fp8, one.parts, condition::c1_layer_set));
+      else list(one.fp8 != 0 ? in_fp8 : not_fp8);
     }
     if (!absent.empty())
       found.push_back(make_error(errc::missing, name, "is not known to " + absent, condition::c1_layer_set));
     if (!in_fp8.empty() && !not_fp8.empty())
       found.push_back(make_error(errc::wrong_dtype, name, "is FP8 in " + in_fp8 + " and not in " + not_fp8,
                                  condition::c1_layer_set));
-  }
+  };
+  for (const layer_set::row& one : learner.rows()) judge(one.parameter);
+  for (const layer_set::row& one : wire.rows())
+    if (learner.find(one.parameter) < 0) judge(one.parameter);
+  for (const layer_set::row& one : engine.rows())
+    if (learner.find(one.parameter) < 0 && wire.find(one.parameter) < 0) judge(one.parameter);
   return found;
 }
 
