@@ -6,7 +6,7 @@
 /// them.
 #ifndef FP8WIRE_QUANT_HOST_AVX2_HPP
 #define FP8WIRE_QUANT_HOST_AVX2_HPP
-#include <fp8wire/quant/host/octave_steps.hpp>
+#include <fp8wire/quant/host/row_kernel.hpp>
 
 #if defined(FP8WIRE_AVX2)
 #include <immintrin.h>
@@ -15,29 +15,39 @@ FP8WIRE_ABI_BEGIN
 namespace detail {
 namespace FP8WIRE_CG {
 
-template <any_recipe Recipe, class In> struct avx2 {
-  using recipe = Recipe;
-  using input = In;
-  using element = typename Recipe::element;
-  using facts = host_facts<Recipe, In>;
+template <row_cast Cast, class In> struct avx2 {
   using vector = __m256i;
-  static constexpr isa body = isa::avx2;
-  static constexpr i64 alignment = 32;  // of a streamed row
   static constexpr i64 ahead = 4096 / i64{sizeof(In)}, ahead_again = 1024 / i64{sizeof(In)};
+
+  static constexpr row_kernel<In> kernel() noexcept {
+    constexpr bool microscaling = std::same_as<In, bf16> && Cast.direct && !Cast.table && !Cast.cols_128;
+    row_kernel<In> made = {.see = row<true, false, false>,
+                           .cast = {row<false, true, false>, row<false, true, true>},
+                           .both = {row<true, true, false>, row<true, true, true>},
+                           .replace = {replace<false>, replace<true>},
+                           .cast_direct = nullptr,
+                           .take_largest = take_largest,
+                           .fence = fence,
+                           .alignment = 32,
+                           .octaves = {nullptr, nullptr}};
+    if constexpr (Cast.direct) made.cast_direct = cast_direct;
+    if constexpr (microscaling) made.octaves[0] = octaves<false>, made.octaves[1] = octaves<true>;
+    return made;
+  }
 
   /// One row of a band: maxima of `seen`, codes of `cast` with the tables of the blocks, or both interleaved, so that
   /// one waits for memory while the other computes. `jump`: what lies between a row's end and the next row's start.
-  template <bool See, bool Cast, bool Stream>
+  template <bool See, bool Codes, bool Stream>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, u8* codes, i64 cols, i64 block_cols,
                                                 block_state* block, i64 jump) noexcept {
     const constants fixed = make_constants();
     i64 col = 0;
-    if constexpr (Recipe::block::cols == 128) {
+    if constexpr (Cast.cols_128) {
       for (; col + 128 <= cols; col += 128, ++block) {
         vector low = load(block->maxima), high = load(block->maxima + 32);
         if constexpr (See) see128(fixed, seen + col, seen + hint(col, ahead, cols, jump), low, high);
         if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
-        if constexpr (Cast)
+        if constexpr (Codes)
           cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump),
                                codes + col);
       }
@@ -47,17 +57,17 @@ template <any_recipe Recipe, class In> struct avx2 {
       vector low = load(block->maxima), high = load(block->maxima + 32);
       for (; col + 128 <= end; col += 128) {
         if constexpr (See) see128(fixed, seen + col, seen + hint(col, ahead, cols, jump), low, high);
-        if constexpr (Cast)
+        if constexpr (Codes)
           cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump),
                                codes + col);
       }
       for (; col + 32 <= end; col += 32) {
         if constexpr (See) see32(fixed, seen + col, low, high);
-        if constexpr (Cast) cast_few<Stream>(*block, cast + col, codes + col, 32);
+        if constexpr (Codes) cast_few<Stream>(*block, cast + col, codes + col, 32);
       }
       if (col < end) {
         if constexpr (See) see_tail(fixed, seen + col, end - col, low, high);
-        if constexpr (Cast) cast_few<false>(*block, cast + col, codes + col, end - col);
+        if constexpr (Codes) cast_few<false>(*block, cast + col, codes + col, end - col);
         col = end;
       }
       if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
@@ -100,16 +110,14 @@ template <any_recipe Recipe, class In> struct avx2 {
     }
   }
 
-  static constexpr octave_steps steps = find_octave_steps<Recipe>();
-
   /// Blocks of 32 BF16 elements under E8M0 scales, eight at a time in 16-bit integers: what a power of two scales keeps
   /// its mantissa, so that a code is the magnitude less the scale's exponent, rounded to three bits. Returns how many
   /// blocks are done: all, or those before eight that hold an amax outside [least, steps.most), which take another way.
   template <bool Stream>
-  FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 octaves(const In* from, u8* codes, e8m0* scales, i64 blocks,
-                                                   int least) noexcept {
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 octaves(const In* from, u8* codes, e8m0* scales, i64 blocks, int least,
+                                                   const octave_steps& steps) noexcept {
     const constants fixed = make_constants();
-    const vector ulp = hidden(_mm256_set1_epi16(1)), bias = bytes(40), top = bytes(element::max_code);
+    const vector ulp = hidden(_mm256_set1_epi16(1)), bias = bytes(40), top = bytes(Cast.max_code);
     const __m128i below = _mm_set1_epi16(static_cast<short>(least)),
                   above = _mm_set1_epi16(static_cast<short>(steps.most - 1));
     i64 block = 0;
@@ -239,7 +247,7 @@ template <any_recipe Recipe, class In> struct avx2 {
     vector bits;
     if constexpr (std::same_as<In, float>) {
       bits = load(from);
-      if constexpr (Recipe::num.f32_through_bf16) {
+      if constexpr (Cast.f32_through_bf16) {
         const vector odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
         const vector rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
         bits = _mm256_and_si256(rounded, _mm256_set1_epi32(static_cast<int>(0xFFFF0000)));
@@ -258,7 +266,7 @@ template <any_recipe Recipe, class In> struct avx2 {
       const vector is_subnormal = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << 23), magnitude);
       bits = _mm256_or_si256(_mm256_blendv_epi8(normal, as_bits(subnormal), is_subnormal), sign);
     }
-    if constexpr (!Recipe::num.keep_negative_zero) {
+    if constexpr (!Cast.keep_negative_zero) {
       const vector minus_zero = _mm256_set1_epi32(static_cast<int>(f32::sign_mask));
       bits = _mm256_andnot_si256(_mm256_cmpeq_epi32(bits, minus_zero), bits);
     }
@@ -268,15 +276,15 @@ template <any_recipe Recipe, class In> struct avx2 {
   /// The code of each |element|, plus `excess`, in the low 16 bits. The product's exponent, but at least that of the
   /// lowest normal code, makes a power of two whose sum with the product has its last bit where the code has: the adder
   /// rounds.
-  static constexpr int mantissa_bits = element::shape.mantissa_bits, dropped_bits = 23 - mantissa_bits;
-  static constexpr int excess = (128 - element::shape.bias) << mantissa_bits;
+  static constexpr int mantissa_bits = Cast.mantissa_bits, dropped_bits = 23 - mantissa_bits;
+  static constexpr int excess = (128 - Cast.bias) << mantissa_bits;
   FP8WIRE_AVX2_INLINE static vector code8(vector bits, __m256 operand) noexcept {
     const __m256 magnitude = as_float(_mm256_and_si256(bits, _mm256_set1_epi32(0x7FFFFFFF)));
     __m256 image;
-    if constexpr (facts::op == element_op::divide) image = _mm256_div_ps(magnitude, ieee_result(operand));
+    if constexpr (Cast.divide) image = _mm256_div_ps(magnitude, ieee_result(operand));
     else image = _mm256_mul_ps(magnitude, operand);
     image = ieee_result(image);
-    const __m256 lowest = _mm256_set1_ps(float_of(static_cast<u32>(128 - element::shape.bias) << 23));
+    const __m256 lowest = _mm256_set1_ps(float_of(static_cast<u32>(128 - Cast.bias) << 23));
     const __m256 power =
         _mm256_max_ps(as_float(_mm256_and_si256(as_bits(image), _mm256_set1_epi32(0x7F800000))), lowest);
     const __m256 sum =
@@ -297,10 +305,9 @@ template <any_recipe Recipe, class In> struct avx2 {
 
   /// Saturates magnitudes of codes and gives them the top bit of `signs`.
   FP8WIRE_AVX2_INLINE static vector with_sign(vector codes, vector signs) noexcept {
-    codes = _mm256_min_epu8(codes, _mm256_set1_epi8(static_cast<char>(element::max_code)));
+    codes = _mm256_min_epu8(codes, _mm256_set1_epi8(static_cast<char>(Cast.max_code)));
     signs = _mm256_and_si256(signs, _mm256_set1_epi8(static_cast<char>(0x80)));
-    if constexpr (element::shape.kind == specials::fnuz)
-      signs = _mm256_andnot_si256(_mm256_cmpeq_epi8(codes, _mm256_setzero_si256()), signs);
+    if constexpr (Cast.fnuz) signs = _mm256_andnot_si256(_mm256_cmpeq_epi8(codes, _mm256_setzero_si256()), signs);
     return _mm256_or_si256(codes, signs);
   }
 
@@ -331,7 +338,7 @@ template <any_recipe Recipe, class In> struct avx2 {
     return _mm256_or_si256(_mm256_subs_epu8(step, lowering), _mm256_and_si256(high, fixed.sign));
   }
   FP8WIRE_AVX2_INLINE static vector minus_zero_flushed(vector bits) noexcept {
-    if constexpr (Recipe::num.keep_negative_zero) return bits;
+    if constexpr (Cast.keep_negative_zero) return bits;
     else return _mm256_andnot_si256(_mm256_cmpeq_epi16(bits, _mm256_set1_epi16(static_cast<short>(0x8000))), bits);
   }
 
@@ -339,7 +346,7 @@ template <any_recipe Recipe, class In> struct avx2 {
   FP8WIRE_AVX2_INLINE static void cast128(const constants& fixed, const block_state& block, const In* from,
                                           const In* next, u8* codes) noexcept {
     prefetch128<Again ? 0 : 3>(next);
-    if constexpr (facts::table) {
+    if constexpr (Cast.table) {
       if (__builtin_expect(!block.tabled, 0)) return cast_cold<Stream>(block, from, codes);
       const lookup table = {twice(block.rounding), twice(block.exponent),
                             _mm256_set1_epi8(static_cast<char>(block.below))};
@@ -400,7 +407,7 @@ template <any_recipe Recipe, class In> struct avx2 {
                                                                         const e8m0* scales) noexcept {
     alignas(32) u8 some[128];
     for (int block = 0; block < 4; ++block) {
-      const float operand = facts::op == element_op::divide ? to_float(scales[block]) : reciprocal(scales[block]);
+      const float operand = Cast.divide ? to_float(scales[block]) : reciprocal(scales[block]);
       cast_direct(from + 32 * block, some + 32 * block, 32, operand);
     }
     for (int i = 0; i < 128; i += 32) store<Stream>(codes + i, load(some + i));
@@ -414,7 +421,7 @@ template <any_recipe Recipe, class In> struct avx2 {
   }
   template <bool Stream>
   FP8WIRE_AVX2_INLINE static void cast_few(const block_state& block, const In* from, u8* codes, i64 count) noexcept {
-    if constexpr (facts::direct) {
+    if constexpr (Cast.direct) {
       if (count == 32 && block.how == cast_how::direct)
         return store<Stream>(codes, cast32(from, _mm256_set1_ps(block.operand)));
     }

@@ -11,28 +11,24 @@ FP8WIRE_ABI_BEGIN
 namespace detail {
 namespace FP8WIRE_CG {
 
-template <any_recipe Recipe, class Out> struct avx2_decode {
-  using recipe = Recipe;
-  using output = Out;
+template <bool Table, class Out> struct avx2_decode {
   using vector = __m256i;
-  using facts = decode_facts<Recipe, Out>;
-  static constexpr i64 alignment = 32;
+  static constexpr decode_kernel<Out> kernel() noexcept { return {{row<false>, row<true>}, fence, 32}; }
 
   /// Weights of one row of the blocks.
   template <bool Stream>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static void row(const u8* codes, Out* out, i64 cols, i64 block_cols,
-                                                const decode_state* block) noexcept {
+                                                const decode_state<Out>* block) noexcept {
     const constants fixed = make_constants();
     for (i64 col = 0; col < cols; ++block) {
       const i64 end = cols - col < block_cols ? cols : col + block_cols;
       for (; col + 128 <= end; col += 128) {
         __builtin_prefetch(codes + col + 2048, 0, 3), __builtin_prefetch(codes + col + 2112, 0, 3);
-        if (facts::table && __builtin_expect(block->tabled, 1))
-          look_up128<Stream>(fixed, *block, codes + col, out + col);
+        if (Table && __builtin_expect(block->tabled, 1)) look_up128<Stream>(fixed, *block, codes + col, out + col);
         else multiply<Stream>(*block, codes + col, out + col, 128);
       }
       for (; col + 32 <= end; col += 32) multiply<Stream>(*block, codes + col, out + col, 32);
-      if (col < end) decode_by_reference<Recipe, Out>(codes + col, out + col, end - col, block->scale);
+      if (col < end) block->definition(codes + col, out + col, end - col, block->scale);
       col = end;
     }
   }
@@ -63,7 +59,7 @@ template <any_recipe Recipe, class Out> struct avx2_decode {
 
   /// 128 BF16 weights: a mantissa's or a subnormal code's entry, plus the exponent.
   template <bool Stream>
-  FP8WIRE_AVX2_INLINE static void look_up128(const constants& fixed, const decode_state& block, const u8* codes,
+  FP8WIRE_AVX2_INLINE static void look_up128(const constants& fixed, const decode_state<Out>& block, const u8* codes,
                                              Out* out) noexcept {
     const vector a = load(codes), b = load(codes + 32), c = load(codes + 64), d = load(codes + 96);
     // A NaN code is the largest magnitude. All or nothing: a streamed line must not be touched again.
@@ -94,7 +90,7 @@ template <any_recipe Recipe, class Out> struct avx2_decode {
 
   /// `count` weights, a multiple of 32, as FP32 products.
   template <bool Stream>
-  FP8WIRE_AVX2 FP8WIRE_NOINLINE static void multiply(const decode_state& block, const u8* codes, Out* out,
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static void multiply(const decode_state<Out>& block, const u8* codes, Out* out,
                                                      i64 count) noexcept {
     if (__builtin_expect(!block.finite, 0)) return not_finite<Stream>(block, codes, out, count);
     const __m256 scale = _mm256_set1_ps(block.scale);
@@ -126,10 +122,10 @@ template <any_recipe Recipe, class Out> struct avx2_decode {
     return _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd), 16);
   }
   template <bool Stream>
-  FP8WIRE_AVX2 __attribute__((noinline, cold)) static void not_finite(const decode_state& block, const u8* codes,
+  FP8WIRE_AVX2 __attribute__((noinline, cold)) static void not_finite(const decode_state<Out>& block, const u8* codes,
                                                                       Out* out, i64 count) noexcept {
     alignas(32) Out some[128];
-    decode_by_reference<Recipe, Out>(codes, some, count, block.scale);
+    block.definition(codes, some, count, block.scale);
     constexpr i64 lanes = 32 / static_cast<i64>(sizeof(Out));
     for (i64 i = 0; i < count; i += lanes)
       store<Stream>(out + i, _mm256_load_si256(reinterpret_cast<const vector*>(some + i)));

@@ -2,7 +2,7 @@
 /// Rows of weights to maxima and codes with AVX-512 (F, BW, VL, VBMI), whatever the build flags; built like avx2.hpp.
 #ifndef FP8WIRE_QUANT_HOST_AVX512_HPP
 #define FP8WIRE_QUANT_HOST_AVX512_HPP
-#include <fp8wire/quant/host/octave_steps.hpp>
+#include <fp8wire/quant/host/row_kernel.hpp>
 
 #if defined(FP8WIRE_AVX512)
 #include <immintrin.h>
@@ -11,36 +11,44 @@ FP8WIRE_ABI_BEGIN
 namespace detail {
 namespace FP8WIRE_CG {
 
-template <any_recipe Recipe, class In> struct avx512 {
-  using recipe = Recipe;
-  using input = In;
-  using element = typename Recipe::element;
-  using facts = host_facts<Recipe, In>;
+template <row_cast Cast, class In> struct avx512 {
   using vector = __m512i;
-  // Blocks that begin between two lines of 64 bytes and are wide enough for whole vectors cannot be streamed.
-  static constexpr bool between = Recipe::block::cols > 128 && Recipe::block::cols % 64 != 0;
-  static constexpr i64 alignment = between ? i64{1} << 40 : 64;
   static constexpr i64 ahead = 4096 / i64{sizeof(In)}, ahead_again = 1024 / i64{sizeof(In)};
-  static constexpr octave_steps steps = find_octave_steps<Recipe>();
   // Masks of all lanes: the forms without a mask make g++ 12 warn of its own headers (GCC bug 105593), the code is the
   // same.
   static constexpr __mmask16 all16 = 0xFFFF;
   static constexpr __mmask32 all32 = 0xFFFFFFFF;
 
+  static constexpr row_kernel<In> kernel() noexcept {
+    constexpr bool microscaling = std::same_as<In, bf16> && Cast.direct && !Cast.table && !Cast.cols_128;
+    row_kernel<In> made = {.see = row<true, false, false>,
+                           .cast = {row<false, true, false>, row<false, true, true>},
+                           .both = {row<true, true, false>, row<true, true, true>},
+                           .replace = {replace<false>, replace<true>},
+                           .cast_direct = nullptr,
+                           .take_largest = take_largest,
+                           .fence = fence,
+                           .alignment = 64,
+                           .octaves = {nullptr, nullptr}};
+    if constexpr (Cast.direct) made.cast_direct = cast_direct;
+    if constexpr (microscaling) made.octaves[0] = octaves<false>, made.octaves[1] = octaves<true>;
+    return made;
+  }
+
   /// As avx2::row.
-  template <bool See, bool Cast, bool Stream>
+  template <bool See, bool Codes, bool Stream>
   FP8WIRE_AVX512 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, u8* codes, i64 cols, i64 block_cols,
                                                   block_state* block, i64 jump) noexcept {
     const constants fixed = make_constants();
     i64 col = 0;
-    if constexpr (Recipe::block::cols == 128) {
+    if constexpr (Cast.cols_128) {
       for (; col + 128 <= cols; col += 128, ++block) {
         if constexpr (See) {
           vector most = load(block->maxima);
           see128(fixed, seen + col, seen + hint(col, ahead, cols, jump), most);
           store<false>(block->maxima, most);
         }
-        if constexpr (Cast)
+        if constexpr (Codes)
           cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump),
                                codes + col);
       }
@@ -50,17 +58,17 @@ template <any_recipe Recipe, class In> struct avx512 {
       vector most = load(block->maxima);
       for (; col + 128 <= end; col += 128) {
         if constexpr (See) see128(fixed, seen + col, seen + hint(col, ahead, cols, jump), most);
-        if constexpr (Cast)
+        if constexpr (Codes)
           cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump),
                                codes + col);
       }
       for (; col + 32 <= end; col += 32) {
         if constexpr (See) see32(fixed, seen + col, most);
-        if constexpr (Cast) cast_few<Stream>(*block, cast + col, codes + col);
+        if constexpr (Codes) cast_few<Stream>(*block, cast + col, codes + col);
       }
       if (col < end) {
         if constexpr (See) see_tail(fixed, seen + col, end - col, most);
-        if constexpr (Cast) cast_some<avx512>(*block, cast + col, codes + col, end - col);
+        if constexpr (Codes) cast_some<avx512>(*block, cast + col, codes + col, end - col);
         col = end;
       }
       if constexpr (See) store<false>(block->maxima, most);
@@ -103,8 +111,8 @@ template <any_recipe Recipe, class In> struct avx512 {
 
   /// As avx2::octaves.
   template <bool Stream>
-  FP8WIRE_AVX512 FP8WIRE_NOINLINE static i64 octaves(const In* from, u8* codes, e8m0* scales, i64 blocks,
-                                                     int least) noexcept {
+  FP8WIRE_AVX512 FP8WIRE_NOINLINE static i64 octaves(const In* from, u8* codes, e8m0* scales, i64 blocks, int least,
+                                                     const octave_steps& steps) noexcept {
     const constants fixed = make_constants();
     const __m128i below = _mm_set1_epi16(static_cast<short>(least)),
                   above = _mm_set1_epi16(static_cast<short>(steps.most - 1));
@@ -229,7 +237,7 @@ template <any_recipe Recipe, class In> struct avx512 {
     vector bits;
     if constexpr (std::same_as<In, float>) {
       bits = load(from);
-      if constexpr (Recipe::num.f32_through_bf16) {
+      if constexpr (Cast.f32_through_bf16) {
         const vector odd = _mm512_and_si512(_mm512_maskz_srli_epi32(all16, bits, 16), _mm512_set1_epi32(1));
         const vector rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
         bits = _mm512_and_si512(rounded, _mm512_set1_epi32(static_cast<int>(0xFFFF0000)));
@@ -239,23 +247,23 @@ template <any_recipe Recipe, class In> struct avx512 {
     } else {
       bits = as_bits(_mm512_maskz_cvtph_ps(all16, load_half(from)));
     }
-    if constexpr (!Recipe::num.keep_negative_zero) {
+    if constexpr (!Cast.keep_negative_zero) {
       const vector minus_zero = _mm512_set1_epi32(static_cast<int>(f32::sign_mask));
       bits = _mm512_mask_mov_epi32(bits, _mm512_cmpeq_epi32_mask(bits, minus_zero), _mm512_setzero_si512());
     }
     return bits;
   }
 
-  static constexpr int mantissa_bits = element::shape.mantissa_bits, dropped_bits = 23 - mantissa_bits;
-  static constexpr int excess = (128 - element::shape.bias) << mantissa_bits;
+  static constexpr int mantissa_bits = Cast.mantissa_bits, dropped_bits = 23 - mantissa_bits;
+  static constexpr int excess = (128 - Cast.bias) << mantissa_bits;
   /// The code of each |element| plus `excess`, modulo 256; the sum as in avx2::code8.
   FP8WIRE_AVX512_INLINE static __m128i code16(vector bits, __m512 operand) noexcept {
     const __m512 magnitude = as_float(_mm512_and_si512(bits, _mm512_set1_epi32(0x7FFFFFFF)));
     __m512 image;
-    if constexpr (facts::op == element_op::divide) image = _mm512_div_ps(magnitude, ieee_result(operand));
+    if constexpr (Cast.divide) image = _mm512_div_ps(magnitude, ieee_result(operand));
     else image = _mm512_mul_ps(magnitude, operand);
     image = ieee_result(image);
-    const __m512 lowest = _mm512_set1_ps(float_of(static_cast<u32>(128 - element::shape.bias) << 23));
+    const __m512 lowest = _mm512_set1_ps(float_of(static_cast<u32>(128 - Cast.bias) << 23));
     const __m512 power =
         _mm512_maskz_max_ps(all16, as_float(_mm512_and_si512(as_bits(image), _mm512_set1_epi32(0x7F800000))), lowest);
     const __m512 sum =
@@ -267,17 +275,17 @@ template <any_recipe Recipe, class In> struct avx512 {
     const vector a = load16(from), b = load16(from + 16), zero = _mm512_setzero_si512();
     const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(code16(a, operand)), code16(b, operand), 1);
     __m256i codes = _mm256_sub_epi8(both, _mm256_set1_epi8(static_cast<char>(excess & 0xFF)));
-    codes = _mm256_min_epu8(codes, _mm256_set1_epi8(static_cast<char>(element::max_code)));
+    codes = _mm256_min_epu8(codes, _mm256_set1_epi8(static_cast<char>(Cast.max_code)));
     const u32 low = _mm512_cmplt_epi32_mask(a, zero), high = _mm512_cmplt_epi32_mask(b, zero);
     return signed32(codes, high << 16 | low);
   }
   FP8WIRE_AVX512_INLINE static __m256i signed32(__m256i codes, u32 negative) noexcept {
-    if constexpr (element::shape.kind == specials::fnuz) negative &= _mm256_test_epi8_mask(codes, codes);
+    if constexpr (Cast.fnuz) negative &= _mm256_test_epi8_mask(codes, codes);
     return _mm256_mask_add_epi8(codes, negative, codes, _mm256_set1_epi8(static_cast<char>(0x80)));
   }
 
   FP8WIRE_AVX512_INLINE static vector minus_zero_flushed(vector bits) noexcept {
-    if constexpr (Recipe::num.keep_negative_zero) return bits;
+    if constexpr (Cast.keep_negative_zero) return bits;
     else
       return _mm512_maskz_mov_epi16(_mm512_cmpneq_epu16_mask(bits, _mm512_set1_epi16(static_cast<short>(0x8000))),
                                     bits);
@@ -301,7 +309,7 @@ template <any_recipe Recipe, class In> struct avx512 {
   FP8WIRE_AVX512_INLINE static void cast128(const constants& fixed, const block_state& block, const In* from,
                                             const In* next, u8* codes) noexcept {
     prefetch128<Again ? 0 : 3>(next);
-    if constexpr (facts::table) {
+    if constexpr (Cast.table) {
       if (__builtin_expect(!block.tabled, 0)) return cast_cold<Stream>(block, from, codes);
       const vector low = load(block.octave), high = load(block.octave + 64);
       const vector first = _mm512_set1_epi8(static_cast<char>(block.first));
@@ -326,7 +334,7 @@ template <any_recipe Recipe, class In> struct avx512 {
   }
   template <bool Stream>
   FP8WIRE_AVX512_INLINE static void cast_few(const block_state& block, const In* from, u8* codes) noexcept {
-    if constexpr (facts::direct) {
+    if constexpr (Cast.direct) {
       if (block.how == cast_how::direct) return store32<Stream>(codes, cast32(from, _mm512_set1_ps(block.operand)));
     }
     cast_some<avx512>(block, from, codes, 32);
@@ -365,7 +373,7 @@ template <any_recipe Recipe, class In> struct avx512 {
     const __m256i codes = _mm512_maskz_cvtusepi16_epi8(all32, _mm512_srli_epi16(raised, 4));
     least = _mm256_min_epu8(least, _mm256_sub_epi8(codes, _mm256_set1_epi8(1)));
     const __m256i magnitude =
-        _mm256_min_epu8(_mm256_subs_epu8(codes, _mm256_set1_epi8(40)), _mm256_set1_epi8(element::max_code));
+        _mm256_min_epu8(_mm256_subs_epu8(codes, _mm256_set1_epi8(40)), _mm256_set1_epi8(Cast.max_code));
     return signed32(magnitude, _mm512_movepi16_mask(bits));
   }
   template <bool Stream>
@@ -373,7 +381,7 @@ template <any_recipe Recipe, class In> struct avx512 {
                                                                           const e8m0* scales) noexcept {
     alignas(64) u8 some[128];
     for (int block = 0; block < 4; ++block) {
-      const float operand = facts::op == element_op::divide ? to_float(scales[block]) : reciprocal(scales[block]);
+      const float operand = Cast.divide ? to_float(scales[block]) : reciprocal(scales[block]);
       cast_direct(from + 32 * block, some + 32 * block, 32, operand);
     }
     store<Stream>(codes, load(some)), store<Stream>(codes + 64, load(some + 64));

@@ -5,7 +5,7 @@
 /// band before it is cast: row by row the one waits for memory and the other, whose rows are still in cache, computes.
 #ifndef FP8WIRE_QUANT_HOST_BANDS_HPP
 #define FP8WIRE_QUANT_HOST_BANDS_HPP
-#include <fp8wire/quant/host/block_state.hpp>
+#include <fp8wire/quant/host/row_kernel.hpp>
 
 FP8WIRE_ABI_BEGIN
 namespace detail {
@@ -29,189 +29,187 @@ template <any_recipe Recipe, class In> struct host_job {
 template <class Value> bool streams(const matrix_view<Value>& out, i64 alignment) noexcept {
   constexpr i64 large = i64{1} << 20, bytes = static_cast<i64>(sizeof(Value));
   const auto address = static_cast<i64>(reinterpret_cast<std::uintptr_t>(out.data) & 0xFF);
-  return out.size() * bytes >= large && address % alignment == 0 && out.row_stride * bytes % alignment == 0 &&
-         out.batch_stride * bytes % alignment == 0;
+  return alignment != 0 && out.size() * bytes >= large && address % alignment == 0 &&
+         out.row_stride * bytes % alignment == 0 && out.batch_stride * bytes % alignment == 0;
 }
 
 namespace FP8WIRE_CG {
 
-template <class Kernel> struct bands {
-  using recipe = typename Kernel::recipe;
-  using input = typename Kernel::input;
-  using job = host_job<recipe, input>;
-  using setup = block_setup<recipe, input>;
-  static constexpr i64 panel_blocks = 64, panel_cols = 8192;  // what the stack holds of one row of blocks
+/// One job on one body's table of functions.
+template <any_recipe Recipe, class In> class bands {
+ public:
+  bands(const row_kernel<In>& kernel, const host_job<Recipe, In>& work) noexcept
+      : kernel_(kernel), work_(work), block_cols_(block_extent(Recipe::block::cols, work.in.cols)) {
+    // Wide blocks that begin between two of a body's lines would store half lines.
+    const bool between = Recipe::block::cols > 128 && kernel.alignment != 0 && block_cols_ % kernel.alignment != 0;
+    streams_ = !between && streams(work.codes, kernel.alignment);
+  }
 
   /// Bands [first, last). Returns whether they hold NaN or Inf. Expects: exact_mode, contiguous columns.
-  FP8WIRE_NOINLINE static bool run(const job& work, i64 first, i64 last) noexcept {
-    const bool stream = streams(work.codes, Kernel::alignment) && !work.is_delta();
-    const bool bad = stream ? walk<true>(work, first, last) : walk<false>(work, first, last);
-    Kernel::fence();
+  FP8WIRE_NOINLINE bool run(i64 first, i64 last) const noexcept {
+    block_state blocks[panel_blocks];
+    __builtin_memset(blocks, 0, sizeof blocks);
+    const i64 most = block_cols_ > panel_cols
+                         ? 1
+                         : (panel_cols / block_cols_ < panel_blocks ? panel_cols / block_cols_ : panel_blocks);
+    const i64 panels = ceil_div(work_.scales.cols, most);
+    bool bad = false;
+    if (work_.band_rows() == 1) {  // a row is its own band: its second reading comes from the nearest cache anyhow
+      for (i64 band = first; band < last; ++band)
+        for (i64 index = 0; index < panels; ++index) bad |= one_row(panel_at(index, most), band, blocks);
+    } else {
+      for (i64 index = 0; index < panels; ++index) bad |= many_rows(panel_at(index, most), first, last, blocks);
+    }
+    kernel_.fence();
     return bad;
   }
 
  private:
+  static constexpr i64 panel_blocks = 64, panel_cols = 8192;  // what the stack holds of one row of blocks
+
   /// A run of columns of one matrix of the batch: whole blocks, except at the right edge.
   struct panel {
-    i64 col, cols, block_cols, block_col, blocks;
+    i64 col, cols, block_col, blocks;
   };
+  panel panel_at(i64 index, i64 most) const noexcept {
+    const i64 block_col = index * most, left = work_.scales.cols - block_col, col = block_col * block_cols_;
+    const i64 count = left < most ? left : most;
+    const i64 cols = work_.in.cols - col < count * block_cols_ ? work_.in.cols - col : count * block_cols_;
+    return {col, cols, block_col, count};
+  }
+  panel after(const panel& where, i64 blocks) const noexcept {
+    const i64 cols = blocks * block_cols_;
+    return {where.col + cols, where.cols - cols, where.block_col + blocks, where.blocks - blocks};
+  }
 
-  template <bool Stream> static bool walk(const job& work, i64 first, i64 last) noexcept {
-    block_state blocks[panel_blocks];
-    __builtin_memset(blocks, 0, sizeof blocks);
-    const i64 block_cols = block_extent(recipe::block::cols, work.in.cols);
-    const i64 most =
-        block_cols > panel_cols ? 1 : (panel_cols / block_cols < panel_blocks ? panel_cols / block_cols : panel_blocks);
+  bool many_rows(const panel& where, i64 first, i64 last, block_state* blocks) const noexcept {
     bool bad = false;
-    const i64 panels = ceil_div(work.scales.cols, most);
-    const auto panel_at = [&](i64 index) {
-      const i64 block_col = index * most, left = work.scales.cols - block_col, col = block_col * block_cols;
-      const i64 count = left < most ? left : most;
-      const i64 cols = work.in.cols - col < count * block_cols ? work.in.cols - col : count * block_cols;
-      return panel{col, cols, block_cols, block_col, count};
-    };
-    if (work.band_rows() == 1) {  // a row is its own band: its second reading comes from the nearest cache anyhow
-      for (i64 band = first; band < last; ++band)
-        for (i64 index = 0; index < panels; ++index) bad |= one_row<Stream>(work, panel_at(index), band, blocks);
-      return bad;
-    }
-    for (i64 index = 0; index < panels; ++index) {
-      const panel where = panel_at(index);
-      for (i64 band = first; band <= last; ++band) {
-        const i64 seen = band < last ? rows_of(work, band) : 0, cast = band > first ? rows_of(work, band - 1) : 0;
-        const i64 both = seen < cast ? seen : cast;
-        for (i64 r = 0; r < both; ++r) row<true, true, Stream>(work, where, band, r, blocks);
-        for (i64 r = both; r < seen; ++r) row<true, false, Stream>(work, where, band, r, blocks);
-        for (i64 r = both; r < cast; ++r) row<false, true, Stream>(work, where, band, r, blocks);
-        if (band < last) bad |= finish(work, where, band, blocks);
-      }
+    for (i64 band = first; band <= last; ++band) {
+      const i64 seen = band < last ? rows_of(band) : 0, cast = band > first ? rows_of(band - 1) : 0;
+      const i64 both = seen < cast ? seen : cast;
+      for (i64 r = 0; r < both; ++r) row(true, true, where, band, r, blocks);
+      for (i64 r = both; r < seen; ++r) row(true, false, where, band, r, blocks);
+      for (i64 r = both; r < cast; ++r) row(false, true, where, band, r, blocks);
+      if (band < last) bad |= finish(where, band, blocks);
     }
     return bad;
   }
 
-  template <bool Stream> static bool one_row(const job& work, panel where, i64 band, block_state* blocks) noexcept {
+  bool one_row(panel where, i64 band, block_state* blocks) const noexcept {
     bool bad = false;
-    if constexpr (octaves) {
-      const i64 b = band / work.scales.rows, row_index = band % work.scales.rows;
-      const i64 floor = (static_cast<i64>(f32::magnitude(bits_of(work.amax_floor))) + 0xFFFF) >> 16;
-      const int least = floor > Kernel::steps.least ? static_cast<int>(floor) : Kernel::steps.least;
-      while (work.scales.col_stride == 1 && !work.is_delta() && where.blocks >= 8 && where.cols % 32 == 0) {
-        const i64 done = Kernel::template octaves<Stream>(
-            row_at(work, work.in, band, 0) + where.col, row_at(work, work.codes, band, 0) + where.col,
-            &work.scales(b, row_index, where.block_col), where.blocks, least);
-        where = after(where, done);
-        if (where.blocks < 8) break;
-        panel odd = where;
-        odd.blocks = 8, odd.cols = 256;
-        bad |= see_and_cast<Stream>(work, odd, band, blocks);
-        where = after(where, 8);
+    if constexpr (std::same_as<In, bf16>) {
+      constexpr octave_steps steps = find_octave_steps<Recipe>();
+      if constexpr (steps.valid) {
+        const auto octaves = kernel_.octaves[streams_ && !work_.is_delta() ? 1 : 0];
+        const i64 b = band / work_.scales.rows, row_index = band % work_.scales.rows;
+        const i64 floor = (static_cast<i64>(f32::magnitude(bits_of(work_.amax_floor))) + 0xFFFF) >> 16;
+        const int least = floor > steps.least ? static_cast<int>(floor) : steps.least;
+        const bool plain = octaves != nullptr && work_.scales.col_stride == 1 && !work_.is_delta();
+        while (plain && where.blocks >= 8 && where.cols % 32 == 0) {
+          const i64 done = octaves(row_at(work_.in, band, 0) + where.col, row_at(work_.codes, band, 0) + where.col,
+                                   &work_.scales(b, row_index, where.block_col), where.blocks, least, steps);
+          where = after(where, done);
+          if (where.blocks < 8) break;
+          panel odd = where;
+          odd.blocks = 8, odd.cols = 256;
+          bad |= see_and_cast(odd, band, blocks);
+          where = after(where, 8);
+        }
+        if (where.blocks == 0) return bad;
       }
-      if (where.blocks == 0) return bad;
     }
-    return see_and_cast<Stream>(work, where, band, blocks) || bad;
+    return see_and_cast(where, band, blocks) || bad;
   }
-  static constexpr bool octaves = [] {
-    if constexpr (std::same_as<input, bf16> && requires { Kernel::steps; }) return Kernel::steps.valid;
-    else return false;
-  }();
-  static constexpr panel after(const panel& where, i64 blocks) noexcept {
-    const i64 cols = blocks * where.block_cols;
-    return {where.col + cols, where.cols - cols, where.block_cols, where.block_col + blocks, where.blocks - blocks};
-  }
-  template <bool Stream> static bool see_and_cast(const job& work, const panel& where, i64 band,
-                                                  block_state* blocks) noexcept {
-    row<true, false, Stream>(work, where, band, 0, blocks);
-    const bool bad = finish(work, where, band, blocks);
-    row<false, true, Stream>(work, where, band + 1, 0, blocks);
+  bool see_and_cast(const panel& where, i64 band, block_state* blocks) const noexcept {
+    row(true, false, where, band, 0, blocks);
+    const bool bad = finish(where, band, blocks);
+    row(false, true, where, band + 1, 0, blocks);
     return bad;
   }
 
-  static i64 rows_of(const job& work, i64 band) noexcept {
-    const i64 left = work.in.rows - band % work.scales.rows * work.band_rows();
-    return left < work.band_rows() ? left : work.band_rows();
+  i64 rows_of(i64 band) const noexcept {
+    const i64 left = work_.in.rows - band % work_.scales.rows * work_.band_rows();
+    return left < work_.band_rows() ? left : work_.band_rows();
   }
-  template <class Value> static Value* row_at(const job& work, const matrix_view<Value>& view, i64 band,
-                                              i64 r) noexcept {
-    return view.data + band / work.scales.rows * view.batch_stride +
-           (band % work.scales.rows * work.band_rows() + r) * view.row_stride;
+  template <class Value> Value* row_at(const matrix_view<Value>& view, i64 band, i64 r) const noexcept {
+    return view.data + band / work_.scales.rows * view.batch_stride +
+           (band % work_.scales.rows * work_.band_rows() + r) * view.row_stride;
   }
 
   /// Row `r` of band `band` is seen, row `r` of the band before it is cast.
-  template <bool See, bool Cast, bool Stream>
-  static void row(const job& work, const panel& where, i64 band, i64 r, block_state* blocks) noexcept {
-    const input* cast = Cast ? row_at(work, work.in, band - 1, r) + where.col : nullptr;
-    const input* seen = See ? row_at(work, work.in, band, r) + where.col : cast;
-    u8* codes = Cast ? row_at(work, work.codes, band - 1, r) + where.col : nullptr;
-    const i64 jump = work.in.row_stride - where.cols;
-    if (!Cast || !work.is_delta()) {
-      Kernel::template row<See, Cast, Stream>(seen, cast, codes, where.cols, where.block_cols, blocks, jump);
-      return;
-    }
+  void row(bool see, bool cast, const panel& where, i64 band, i64 r, block_state* blocks) const noexcept {
+    const In* from = cast ? row_at(work_.in, band - 1, r) + where.col : nullptr;
+    const In* seen = see ? row_at(work_.in, band, r) + where.col : from;
+    const i64 jump = work_.in.row_stride - where.cols;
+    if (!cast) return kernel_.see(seen, nullptr, nullptr, where.cols, block_cols_, blocks, jump);
+    const auto& kernels = see ? kernel_.both : kernel_.cast;
+    u8* codes = row_at(work_.codes, band - 1, r) + where.col;
+    if (!work_.is_delta()) return kernels[streams_ ? 1 : 0](seen, from, codes, where.cols, block_cols_, blocks, jump);
     // Fresh codes stay in the nearest cache until they are compared; a panel wider than the buffer is a single block.
     alignas(64) u8 fresh[panel_cols];
-    const u8* before = row_at(work, work.before, band - 1, r) + where.col;
-    u8* changed = row_at(work, work.changed, band - 1, r) + where.col / 8;
-    const bool stream = streams(work.codes, Kernel::alignment);
+    const u8* before = row_at(work_.before, band - 1, r) + where.col;
+    u8* changed = row_at(work_.changed, band - 1, r) + where.col / 8;
     for (i64 col = 0; col < where.cols; col += panel_cols) {
       const i64 cols = where.cols - col < panel_cols ? where.cols - col : panel_cols;
-      Kernel::template row<See, Cast, false>(seen + col, cast + col, fresh, cols, where.block_cols, blocks, jump);
-      if (stream) Kernel::template replace<true>(fresh, before + col, codes + col, changed + col / 8, cols);
-      else Kernel::template replace<false>(fresh, before + col, codes + col, changed + col / 8, cols);
+      kernels[0](seen + col, from + col, fresh, cols, block_cols_, blocks, jump);
+      kernel_.replace[streams_ ? 1 : 0](fresh, before + col, codes + col, changed + col / 8, cols);
     }
   }
 
   /// From the maxima of a band to its scales and to how its elements are cast.
-  static bool finish(const job& work, const panel& where, i64 band, block_state* blocks) noexcept {
-    const i64 b = band / work.scales.rows, block_row = band % work.scales.rows;
+  bool finish(const panel& where, i64 band, block_state* blocks) const noexcept {
+    const i64 b = band / work_.scales.rows, block_row = band % work_.scales.rows;
     bool bad = false;
     for (i64 i = 0; i < where.blocks; ++i) {
       const i64 block_col = where.block_col + i;
       bool vectors = true;
-      const u32 amax =
-          block_amax(work, b, block_row, block_col, as_loaded(Kernel::take_largest(blocks[i])), vectors, bad);
-      const auto scale = reference::block_scale<recipe, input>(amax, work.amax_floor);
-      work.scales(b, block_row, block_col) = scale.stored;
-      setup::prepare(blocks[i], amax, scale.operand, vectors, octave_filler{});
+      const u32 amax = block_amax(b, block_row, block_col, as_loaded(kernel_.take_largest(blocks[i])), vectors, bad);
+      const auto scale = reference::block_scale<Recipe, In>(amax, work_.amax_floor);
+      work_.scales(b, block_row, block_col) = scale.stored;
+      block_setup<Recipe, In>::prepare(blocks[i], amax, scale.operand, vectors, octave_filler{kernel_});
     }
     return bad;
   }
 
   /// The FP32 magnitude with which an element of magnitude bits `largest` enters the recipe.
   static u32 as_loaded(u32 largest) noexcept {
-    if constexpr (std::same_as<input, float>)
-      return f32::magnitude(bits_of(reference::load<recipe>(float_of(largest))));
-    else return bits_of(to_float(input{static_cast<u16>(largest)}));
+    if constexpr (std::same_as<In, float>) return f32::magnitude(bits_of(reference::load<Recipe>(float_of(largest))));
+    else return bits_of(to_float(In{static_cast<u16>(largest)}));
   }
 
   /// The maximum that the rule is given. Where NaN, Inf or a padded edge take part, the definition says what it is, and
   /// blocks with NaN or Inf are not for vectors.
-  static u32 block_amax(const job& work, i64 b, i64 block_row, i64 block_col, u32 largest, bool& vectors,
-                        bool& bad) noexcept {
+  u32 block_amax(i64 b, i64 block_row, i64 block_col, u32 largest, bool& vectors, bool& bad) const noexcept {
     bool plain = f32::is_finite(largest);
-    if constexpr (recipe::num.edge == edge_pad::last_element) {
-      const i64 rows = work.in.rows - block_row * work.band_rows(),
-                width = block_extent(recipe::block::cols, work.in.cols);
-      const bool ragged = rows < work.band_rows() || work.in.cols - block_col * width < width;
+    if constexpr (Recipe::num.edge == edge_pad::last_element) {
+      const i64 rows = work_.in.rows - block_row * work_.band_rows();
+      const bool ragged = rows < work_.band_rows() || work_.in.cols - block_col * block_cols_ < block_cols_;
       plain = plain && !ragged;
     }
     if (plain) return largest;
-    const auto matrix = work.in.slice_of(b);
+    const auto matrix = work_.in.slice_of(b);
     bool nonfinite = false;
-    const u32 amax = reference::block_amax<recipe, input>(
-        matrix, reference::block_area<recipe, input>(matrix, block_row, block_col), nonfinite);
+    const u32 amax = reference::block_amax<Recipe, In>(
+        matrix, reference::block_area<Recipe, In>(matrix, block_row, block_col), nonfinite);
     vectors = !nonfinite;
     bad |= nonfinite;
     return amax;
   }
 
   struct octave_filler {
+    const row_kernel<In>& kernel;
     void operator()(block_state& state) const noexcept {
-      input probe[128];
-      for (int i = 0; i < 128; ++i) probe[i] = input{static_cast<u16>(state.first << 7 | i)};
-      if constexpr (host_facts<recipe, input>::direct) Kernel::cast_direct(probe, state.octave, 128, state.operand);
-      else cast_by_reference<recipe, input>(probe, state.octave, 128, state.operand);
+      In probe[128];
+      for (int i = 0; i < 128; ++i) probe[i] = In{static_cast<u16>(state.first << 7 | i)};
+      if (kernel.cast_direct != nullptr) kernel.cast_direct(probe, state.octave, 128, state.operand);
+      else cast_by_reference<Recipe, In>(probe, state.octave, 128, state.operand);
     }
   };
+
+  const row_kernel<In>& kernel_;
+  const host_job<Recipe, In>& work_;
+  i64 block_cols_;
+  bool streams_;
 };
 
 }  // namespace FP8WIRE_CG

@@ -28,6 +28,8 @@ struct alignas(64) block_state {
   cast_how how;
   u16 first;  // exponent field of `octave`, even
   float operand;
+  void (*definition)(const void* from, u8* codes, i64 count,
+                     float operand) noexcept;  // casts by the recipe's own words
   alignas(64) u8 octave[128];  // codes of the 128 mantissas at exponent field `first`
 };
 
@@ -54,6 +56,13 @@ template <any_recipe Recipe, class In> struct host_facts {
 
 namespace FP8WIRE_CG {
 
+/// Codes of `count` elements by the definition. from: of In.
+template <any_recipe Recipe, class In>
+FP8WIRE_NOINLINE void cast_by_reference(const void* from, u8* codes, i64 count, float operand) noexcept {
+  const In* elements = static_cast<const In*>(from);
+  for (i64 i = 0; i < count; ++i) codes[i] = reference::encode<Recipe, In>(elements[i], operand);
+}
+
 template <any_recipe Recipe, class In> struct block_setup {
   using element = typename Recipe::element;
   using rule = typename Recipe::rule;
@@ -64,6 +73,7 @@ template <any_recipe Recipe, class In> struct block_setup {
   template <class Fill>
   static void prepare(block_state& state, u32 amax, float operand, bool vectors, const Fill& fill) noexcept {
     state.operand = operand;
+    state.definition = cast_by_reference<Recipe, In>;
     state.how = cast_how::reference;
     state.tabled = false;
     const u32 operand_bits = bits_of(operand);
@@ -113,21 +123,6 @@ template <any_recipe Recipe, class In> struct block_setup {
     state.tabled = true;
   }
 };
-
-/// Codes of `count` elements by the definition.
-template <any_recipe Recipe, class In>
-FP8WIRE_NOINLINE void cast_by_reference(const In* from, u8* codes, i64 count, float operand) noexcept {
-  for (i64 i = 0; i < count; ++i) codes[i] = reference::encode<Recipe, In>(from[i], operand);
-}
-
-/// Codes of `count` elements without the table: the odd ends of rows, and blocks that the table does not serve.
-template <class Kernel, class In> void cast_some(const block_state& block, const In* from, u8* codes,
-                                                 i64 count) noexcept {
-  if constexpr (Kernel::facts::direct) {
-    if (block.how == cast_how::direct) return Kernel::cast_direct(from, codes, count, block.operand);
-  }
-  cast_by_reference<typename Kernel::recipe, In>(from, codes, count, block.operand);
-}
 
 }  // namespace FP8WIRE_CG
 }  // namespace detail

@@ -8,10 +8,18 @@ FP8WIRE_ABI_BEGIN
 namespace detail {
 
 /// How the codes of one block become weights.
-struct alignas(64) decode_state {
+template <class Out> struct alignas(64) decode_state {
   u8 low[16], high[16];  // BF16 weights of the eight mantissas, less their exponent, and of the eight subnormal codes
   float scale;
+  void (*definition)(const u8* codes, Out* out, i64 count, float scale) noexcept;
   bool tabled, finite;  // finite: vectors multiply; otherwise the definition does
+};
+
+/// What a vector body does for rows of codes; as row_kernel.
+template <class Out> struct decode_kernel {
+  void (*row[2])(const u8* codes, Out* out, i64 cols, i64 block_cols, const decode_state<Out>* blocks) noexcept;
+  void (*fence)() noexcept;
+  i64 alignment;
 };
 
 template <any_recipe Recipe, class Out> struct decode_job {
@@ -37,23 +45,18 @@ FP8WIRE_NOINLINE void decode_by_reference(const u8* codes, Out* out, i64 count, 
   for (i64 i = 0; i < count; ++i) out[i] = from_float<Out>(ieee::mul(Recipe::element::decode(codes[i]), scale));
 }
 
-template <class Kernel> struct decode_bands {
-  using recipe = typename Kernel::recipe;
-  using output = typename Kernel::output;
-  using job = decode_job<recipe, output>;
+/// The table of one body.
+template <class Body, class Out> inline constexpr decode_kernel<Out> decode_kernel_of = Body::kernel();
+
+template <any_recipe Recipe, class Out> struct decode_bands {
+  using job = decode_job<Recipe, Out>;
   static constexpr i64 panel_blocks = 64;
 
   /// Bands [first, last). Expects: exact_mode, contiguous columns.
-  FP8WIRE_NOINLINE static void run(const job& work, i64 first, i64 last) noexcept {
-    if (streams(work.out, Kernel::alignment)) walk<true>(work, first, last);
-    else walk<false>(work, first, last);
-    Kernel::fence();
-  }
-
- private:
-  template <bool Stream> static void walk(const job& work, i64 first, i64 last) noexcept {
-    decode_state blocks[panel_blocks];
-    const i64 block_cols = block_extent(recipe::block::cols, work.out.cols), height = work.band_rows();
+  FP8WIRE_NOINLINE static void run(const decode_kernel<Out>& kernel, const job& work, i64 first, i64 last) noexcept {
+    decode_state<Out> blocks[panel_blocks];
+    const auto decode_row = kernel.row[streams(work.out, kernel.alignment) ? 1 : 0];
+    const i64 block_cols = block_extent(Recipe::block::cols, work.out.cols), height = work.band_rows();
     for (i64 band = first; band < last; ++band) {
       const i64 b = band / work.scales.rows, block_row = band % work.scales.rows, row = block_row * height;
       const i64 rows = work.out.rows - row < height ? work.out.rows - row : height;
@@ -63,24 +66,27 @@ template <class Kernel> struct decode_bands {
         const i64 cols = work.out.cols - col < count * block_cols ? work.out.cols - col : count * block_cols;
         for (i64 i = 0; i < count; ++i) prepare(blocks[i], to_float(work.scales(b, block_row, block_col + i)));
         for (i64 r = row; r < row + rows; ++r)
-          Kernel::template row<Stream>(&work.codes(b, r, col), &work.out(b, r, col), cols, block_cols, blocks);
+          decode_row(&work.codes(b, r, col), &work.out(b, r, col), cols, block_cols, blocks);
       }
     }
+    kernel.fence();
   }
 
-  static void prepare(decode_state& state, float scale) noexcept {
+ private:
+  static void prepare(decode_state<Out>& state, float scale) noexcept {
     const u32 bits = bits_of(scale);
     state.scale = scale;
+    state.definition = decode_by_reference<Recipe, Out>;
     state.finite = f32::is_finite(bits);
     state.tabled = false;
-    if constexpr (decode_facts<recipe, output>::table) {
+    if constexpr (decode_facts<Recipe, Out>::table) {
       // Between these every weight is a normal number in both formats, so that an octave's mantissas serve all.
       const u32 field = bits >> 23;
       state.tabled = field >= 16 && field <= 240;
       if (!state.tabled) return;
       for (u32 i = 0; i < 16; ++i) {
         const u8 code = static_cast<u8>(i < 8 ? i + 8 : i - 8);
-        const u32 weight = to_bf16(ieee::mul(recipe::element::decode(code), scale)).bits - (i < 8 ? 0x80u : 0u);
+        const u32 weight = to_bf16(ieee::mul(Recipe::element::decode(code), scale)).bits - (i < 8 ? 0x80u : 0u);
         state.low[i] = static_cast<u8>(weight);
         state.high[i] = static_cast<u8>(weight >> 8);
       }

@@ -58,14 +58,15 @@ template <any_recipe Recipe, class In> struct quantize_piece {
       const bool neighbours = job.in.col_stride == 1 && job.codes.col_stride == 1;
       if (neighbours && (!job.is_delta() || (job.before.col_stride == 1 && job.changed.col_stride == 1))) {
         const exact_mode mode;
+        constexpr row_cast cast = row_cast_of<Recipe, In>();
 #if defined(FP8WIRE_AVX2)
-        if (body == isa::avx512) return FP8WIRE_CG::bands<avx512<Recipe, In>>::run(job, first, last);
-        if (body == isa::avx2) return FP8WIRE_CG::bands<avx2<Recipe, In>>::run(job, first, last);
+        if (body == isa::avx512) return walk(kernel_of<avx512<cast, In>, In>, first, last);
+        if (body == isa::avx2) return walk(kernel_of<avx2<cast, In>, In>, first, last);
 #endif
 #if !defined(__CUDA_ARCH__)  // the device pass of nvcc 13.0 crashes on the vectors of host functions
         // Without a multiplication or a division to do in vectors it would be the definition in disguise.
         if constexpr (host_facts<Recipe, In>::direct) {
-          if (body == isa::portable) return FP8WIRE_CG::bands<portable<Recipe, In>>::run(job, first, last);
+          if (body == isa::portable) return walk(kernel_of<portable<cast, In>, In>, first, last);
         }
 #endif
       }
@@ -74,6 +75,10 @@ template <any_recipe Recipe, class In> struct quantize_piece {
     for (i64 band = first; band < last; ++band)
       nonfinite |= by_definition(band / job.scales.rows, band % job.scales.rows);
     return nonfinite;
+  }
+
+  bool walk(const row_kernel<In>& kernel, i64 first, i64 last) const noexcept {
+    return FP8WIRE_CG::bands<Recipe, In>(kernel, job).run(first, last);
   }
 
   bool by_definition(i64 b, i64 block_row) const noexcept {
@@ -124,7 +129,8 @@ template <any_recipe Recipe, class Out> struct decode_piece {
         const exact_mode mode;
 #if defined(FP8WIRE_AVX2)
         if (body == isa::avx2 || body == isa::avx512)
-          return decode_bands<avx2_decode<Recipe, Out>>::run(job, first, last);
+          return decode_bands<Recipe, Out>::run(
+              decode_kernel_of<avx2_decode<decode_facts<Recipe, Out>::table, Out>, Out>, job, first, last);
 #endif
       }
     }

@@ -4,7 +4,7 @@
 /// The arithmetic is that of avx2::code8 without its tables: four lanes pay less for table look-ups than eight.
 #ifndef FP8WIRE_QUANT_HOST_PORTABLE_HPP
 #define FP8WIRE_QUANT_HOST_PORTABLE_HPP
-#include <fp8wire/quant/host/block_state.hpp>
+#include <fp8wire/quant/host/row_kernel.hpp>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -78,21 +78,27 @@ FP8WIRE_ALWAYS_INLINE u8x16 narrow(i32x4 a, i32x4 b, i32x4 c, i32x4 d) noexcept 
 FP8WIRE_ALWAYS_INLINE f32x4 ieee_result(f32x4 value) noexcept { return value; }
 #endif
 
-template <any_recipe Recipe, class In> struct portable {
-  using recipe = Recipe;
-  using input = In;
-  using element = typename Recipe::element;
-  using facts = host_facts<Recipe, In>;
-  static constexpr i64 alignment = i64{1} << 40;  // never streams
+template <row_cast Cast, class In> struct portable {
+  static constexpr row_kernel<In> kernel() noexcept {
+    return {.see = row<true, false>,
+            .cast = {row<false, true>, row<false, true>},
+            .both = {row<true, true>, row<true, true>},
+            .replace = {replace, replace},
+            .cast_direct = cast_direct,
+            .take_largest = take_largest,
+            .fence = fence,
+            .alignment = 0,
+            .octaves = {nullptr, nullptr}};
+  }
 
   /// As avx2::row.
-  template <bool See, bool Cast, bool>
+  template <bool See, bool Codes>
   FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, u8* codes, i64 cols, i64 block_cols,
                                    block_state* block, i64) noexcept {
     for (i64 col = 0; col < cols; ++block) {
       const i64 end = cols - col < block_cols ? cols : col + block_cols;
       if constexpr (See) see(*block, seen + col, end - col);
-      if constexpr (Cast) cast_some<portable>(*block, cast + col, codes + col, end - col);
+      if constexpr (Codes) cast_some<portable>(*block, cast + col, codes + col, end - col);
       col = end;
     }
   }
@@ -125,8 +131,7 @@ template <any_recipe Recipe, class In> struct portable {
   }
 
   /// As avx2::replace.
-  template <bool> FP8WIRE_NOINLINE static void replace(const u8* fresh, const u8* before, u8* codes, u8* changed,
-                                                       i64 cols) noexcept {
+  FP8WIRE_NOINLINE static void replace(const u8* fresh, const u8* before, u8* codes, u8* changed, i64 cols) noexcept {
     for (i64 col = 0; col < cols; col += 8) {
       u32 bits = 0;
       const i64 end = cols - col < 8 ? cols - col : 8;
@@ -187,23 +192,23 @@ template <any_recipe Recipe, class In> struct portable {
       const f32x4 subnormal = as<f32x4>(normal + all(1u << 23)) - all(0x1p-14f);
       const i32x4 is_subnormal = magnitude < all(1u << 23);
       bits = (normal & ~is_subnormal) | (as<i32x4>(subnormal) & is_subnormal) | sign;
-    } else if constexpr (Recipe::num.f32_through_bf16) {
+    } else if constexpr (Cast.f32_through_bf16) {
       // Finite magnitudes keep their sign bit: the carry stops below it.
       bits = (bits + all(0x7FFFu) + ((bits >> 16) & all(1u))) & all(0xFFFF0000u);
     }
-    if constexpr (!Recipe::num.keep_negative_zero) bits = bits & ~(bits == all(f32::sign_mask));
+    if constexpr (!Cast.keep_negative_zero) bits = bits & ~(bits == all(f32::sign_mask));
     return bits;
   }
 
-  static constexpr int mantissa_bits = element::shape.mantissa_bits, dropped_bits = 23 - mantissa_bits;
-  static constexpr u32 excess = static_cast<u32>(128 - element::shape.bias) << mantissa_bits;
+  static constexpr int mantissa_bits = Cast.mantissa_bits, dropped_bits = 23 - mantissa_bits;
+  static constexpr u32 excess = static_cast<u32>(128 - Cast.bias) << mantissa_bits;
   FP8WIRE_ALWAYS_INLINE static i32x4 code4(i32x4 bits, f32x4 operand) noexcept {
     const f32x4 magnitude = as<f32x4>(bits & all(f32::magnitude_mask));
     f32x4 image;
-    if constexpr (facts::op == element_op::divide) image = magnitude / ieee_result(operand);
+    if constexpr (Cast.divide) image = magnitude / ieee_result(operand);
     else image = magnitude * operand;
     image = ieee_result(image);
-    const i32x4 lowest = all(static_cast<u32>(128 - element::shape.bias) << 23);
+    const i32x4 lowest = all(static_cast<u32>(128 - Cast.bias) << 23);
     const i32x4 power = larger(as<i32x4>(image) & all(f32::exponent_mask), lowest);
     // Raising the exponent multiplies exactly, so that it does not matter whether the compiler fuses the sum.
     const f32x4 sum = image + as<f32x4>(power + all(static_cast<u32>(dropped_bits) << 23));
@@ -211,20 +216,18 @@ template <any_recipe Recipe, class In> struct portable {
   }
 
   FP8WIRE_ALWAYS_INLINE static void cast16(const In* from, u8* codes, float operand) noexcept {
-    if constexpr (facts::direct) {
-      const two_i32x4 first = load8(from), second = load8(from + 8);
-      const i32x4 a = loaded(first.low), b = loaded(first.high), c = loaded(second.low), d = loaded(second.high);
-      const f32x4 factor = all(operand);
-      u8x16 code = narrow(code4(a, factor), code4(b, factor), code4(c, factor), code4(d, factor));
-      const u8x16 most = u8x16{} + element::max_code;
-      const u8x16 above = as<u8x16>(code > most);
-      code = (code & ~above) | (most & above);
-      const i32x4 sign = all(0x80u);
-      u8x16 signs = narrow((a >> 24) & sign, (b >> 24) & sign, (c >> 24) & sign, (d >> 24) & sign);
-      if constexpr (element::shape.kind == specials::fnuz) signs = signs & as<u8x16>(code != u8x16{});
-      code = code | signs;
-      __builtin_memcpy(codes, &code, 16);
-    }
+    const two_i32x4 first = load8(from), second = load8(from + 8);
+    const i32x4 a = loaded(first.low), b = loaded(first.high), c = loaded(second.low), d = loaded(second.high);
+    const f32x4 factor = all(operand);
+    u8x16 code = narrow(code4(a, factor), code4(b, factor), code4(c, factor), code4(d, factor));
+    const u8x16 most = u8x16{} + Cast.max_code;
+    const u8x16 above = as<u8x16>(code > most);
+    code = (code & ~above) | (most & above);
+    const i32x4 sign = all(0x80u);
+    u8x16 signs = narrow((a >> 24) & sign, (b >> 24) & sign, (c >> 24) & sign, (d >> 24) & sign);
+    if constexpr (Cast.fnuz) signs = signs & as<u8x16>(code != u8x16{});
+    code = code | signs;
+    __builtin_memcpy(codes, &code, 16);
   }
 };
 

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a vector body does with rows of weights, as a table of functions, and what of a recipe is compiled into them.
+///
+/// Most recipes differ in how a scale is made, which is scalar work once a block; rows see only what is listed here, so
+/// that dozens of recipes share a handful of bodies. A call through the table costs nothing beside the row it does.
+#ifndef FP8WIRE_QUANT_HOST_ROW_KERNEL_HPP
+#define FP8WIRE_QUANT_HOST_ROW_KERNEL_HPP
+#include <fp8wire/quant/host/octave_steps.hpp>
+
+FP8WIRE_ABI_BEGIN
+namespace detail {
+
+struct row_cast {
+  bool direct = false;  // elements can be cast by FP32 arithmetic
+  bool table = false;  // wide blocks of BF16 by the octave's table
+  bool cols_128 = false;  // blocks of 128 columns, a loop of their own
+  bool keep_negative_zero = true, f32_through_bf16 = false;
+  bool divide = false;  // the arithmetic is a division, else a multiplication
+  bool fnuz = false;  // there is no -0
+  int mantissa_bits = 3, bias = 7;
+  u8 max_code = 0x7E;
+};
+
+template <any_recipe Recipe, class In> constexpr row_cast row_cast_of() noexcept {
+  using facts = host_facts<Recipe, In>;
+  row_cast cast;
+  cast.direct = facts::direct;
+  cast.table = facts::table;
+  cast.cols_128 = Recipe::block::cols == 128;
+  cast.keep_negative_zero = Recipe::num.keep_negative_zero;
+  cast.f32_through_bf16 = std::same_as<In, float> && Recipe::num.f32_through_bf16;
+  if constexpr (facts::direct) {
+    using element = typename Recipe::element;
+    cast.divide = facts::op == element_op::divide;
+    cast.fnuz = element::shape.kind == specials::fnuz;
+    cast.mantissa_bits = element::shape.mantissa_bits;
+    cast.bias = element::shape.bias;
+    cast.max_code = element::max_code;
+  }
+  return cast;
+}
+
+template <class In> struct row_kernel {
+  using see_and_cast = void (*)(const In* seen, const In* cast, u8* codes, i64 cols, i64 block_cols,
+                                block_state* blocks, i64 jump) noexcept;
+  see_and_cast see;
+  see_and_cast cast[2], both[2];  // [1] with stores that bypass the caches
+  void (*replace[2])(const u8* fresh, const u8* before, u8* codes, u8* changed, i64 cols) noexcept;
+  void (*cast_direct)(const In* from, u8* codes, i64 count, float operand) noexcept;  // null: by the definition
+  u32 (*take_largest)(block_state&) noexcept;
+  void (*fence)() noexcept;
+  i64 alignment;  // of a row that is streamed; 0: never
+  i64 (*octaves[2])(const In* from, u8* codes, e8m0* scales, i64 blocks, int least,
+                    const octave_steps& steps) noexcept;  // null where there is none
+};
+
+namespace FP8WIRE_CG {
+
+/// Codes of `count` elements without the block's table: the odd ends of rows, and blocks that it does not serve.
+template <class Body, class In>
+void cast_some(const block_state& block, const In* from, u8* codes, i64 count) noexcept {
+  if (block.how == cast_how::direct) Body::cast_direct(from, codes, count, block.operand);
+  else block.definition(from, codes, count, block.operand);
+}
+
+/// The table of one body.
+template <class Body, class In> inline constexpr row_kernel<In> kernel_of = Body::kernel();
+
+}  // namespace FP8WIRE_CG
+}  // namespace detail
+FP8WIRE_ABI_END
+#endif
