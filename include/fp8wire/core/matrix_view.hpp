@@ -37,6 +37,12 @@ template <class Value> struct matrix_view {
   }
 };
 
+/// The shape of a tensor of weights: batch matrices of rows x cols.
+struct matrix_extents {
+  i64 batch = 1, rows = 0, cols = 0;
+  bool operator==(const matrix_extents&) const = default;
+};
+
 /// A densely packed row-major view.
 template <class Value> FP8WIRE_HD constexpr matrix_view<Value> dense(Value* data, i64 rows, i64 cols,
                                                                      i64 batch = 1) noexcept {

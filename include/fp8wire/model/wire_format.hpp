@@ -6,18 +6,13 @@
 #include <vector>
 
 #include <fp8wire/core/error.hpp>
+#include <fp8wire/core/matrix_view.hpp>
 #include <fp8wire/layout/pair_layout.hpp>
 #include <fp8wire/model/naming.hpp>
 #include <fp8wire/model/tensor_spec.hpp>
 #include <fp8wire/quant/recipe.hpp>
 
 FP8WIRE_ABI_BEGIN
-
-/// A weight's extents as the quantizer sees them.
-struct matrix_extents {
-  i64 batch = 1, rows = 0, cols = 0;
-  bool operator==(const matrix_extents&) const = default;
-};
 
 /// 2-D [rows, cols] or 3-D [batch, rows, cols] of a weight.
 /// Errors: wrong_shape for other ranks and negative extents, overflow where the elements do not fit 63 bits.
