@@ -39,6 +39,14 @@ void add_options(CLI::App& app, options& chosen) {
   app.add_option("CHECKPOINT", chosen.checkpoint, "A .safetensors file or a Hugging Face folder");
   app.add_option("--transport", chosen.transport, "How bytes travel: shm")->capture_default_str();
   app.add_option("--engines", chosen.engines, "Engine processes")->capture_default_str()->check(CLI::Range(1, 64));
+  app.add_option("--engine-tp", chosen.engine_tp, "Ranks of an engine, each a process that serves its slices")
+      ->type_name("T")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  app.add_option("--learners", chosen.learners, "Learner processes, each with its part of the FP32 masters")
+      ->type_name("P")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
   app.add_option("--rounds", chosen.rounds, "Versions to send")
       ->type_name("R")
       ->capture_default_str()
@@ -68,8 +76,6 @@ void add_options(CLI::App& app, options& chosen) {
   app.add_option("--json", chosen.json, "Write figures of every version as JSON; - is standard output")
       ->type_name("FILE");
   // What a later version fills: known, so that the answer can say so, and not in --help.
-  app.add_option("--engine-tp", chosen.engine_tp)->group("");
-  app.add_option("--learners", chosen.learners)->group("");
   app.add_option("--fp8-param", chosen.fp8_param)->group("");
   app.add_option("--delta", chosen.delta)->group("");
   app.add_option("--fault", chosen.fault)->group("");
@@ -85,8 +91,6 @@ void check(const options& chosen) {
   }
   if (chosen.commit != "staged" && chosen.commit != "in-place")
     misuse("--commit {}: staged or in-place", chosen.commit);
-  if (chosen.engine_tp != 1) misuse("--engine-tp {}: not available yet; there is: 1", chosen.engine_tp);
-  if (chosen.learners != 1) misuse("--learners {}: not available yet; there is: 1", chosen.learners);
   if (chosen.fp8_param != "off") misuse("--fp8-param {}: not available yet; there is: off", chosen.fp8_param);
   if (chosen.delta != "off") misuse("--delta {}: not available yet; there is: off", chosen.delta);
   if (!chosen.fault.empty() || chosen.list_faults) misuse("--fault: not available yet; there are none");
@@ -180,7 +184,7 @@ struct version_figures {
 /// What came in over the pipe.
 struct outcome {
   std::map<fp8wire::u64, version_figures> versions;
-  std::vector<fp8wire::u64> serving;  // by engine
+  std::vector<fp8wire::u64> serving;  // by rank, an engine's side by side
   std::string reason;  // the first that is no echo of somebody else's end
   std::string echo;  // "peer is gone", from whoever noticed first
 };
@@ -235,7 +239,24 @@ void listen(int pipe, family& children, std::chrono::milliseconds timeout, bool 
   }
 }
 
-std::string json_text(const outcome& heard, const format& chosen) {
+/// What each engine serves: one version on all of its ranks, or nothing.
+std::vector<fp8wire::u64> served_by_engines(const std::vector<fp8wire::u64>& by_rank, int engine_tp) {
+  std::vector<fp8wire::u64> engines;
+  for (std::size_t first = 0; first < by_rank.size(); first += static_cast<std::size_t>(engine_tp)) {
+    bool same = true;
+    for (std::size_t i = 1; i < static_cast<std::size_t>(engine_tp); ++i)
+      same = same && by_rank[first + i] == by_rank[first];
+    engines.push_back(same ? by_rank[first] : 0);
+  }
+  return engines;
+}
+
+std::string rank_name(int number, int engine_tp) {
+  if (engine_tp == 1) return fmt::format("engine {}", number);
+  return fmt::format("engine {} rank {}", number / engine_tp, number % engine_tp);
+}
+
+std::string json_text(const outcome& heard, const std::vector<fp8wire::u64>& serving, const format& chosen) {
   json::value top = json::value::object();
   top["recipe"] = std::string(chosen.preset->name);
   top["amax_floor"] = chosen.amax_floor;
@@ -257,10 +278,10 @@ std::string json_text(const outcome& heard, const format& chosen) {
   }
   top["versions"] = versions;
   json::value engines = json::value::array();
-  for (std::size_t e = 0; e < heard.serving.size(); ++e) {
+  for (std::size_t e = 0; e < serving.size(); ++e) {
     json::value row = json::value::object();
     row["engine"] = static_cast<fp8wire::i64>(e);
-    row["serving"] = heard.serving[e];
+    row["serving"] = serving[e];
     engines.push_back(row);
   }
   top["engines"] = engines;
@@ -281,9 +302,12 @@ int refit(const options& asked) {
   const fp8wire::plan_options plan_options{
       .capacity_bytes = asked.buffer_bytes, .align_bytes = asked.align, .slots = asked.slots};
   const fp8wire::plan plan = must(fp8wire::make_plan(tensors, plan_options));
+  check_ranks(tensors, *chosen.preset, asked.engine_tp);
 
   refit_settings settings;
   settings.engines = asked.engines;
+  settings.engine_tp = asked.engine_tp;
+  settings.learners = asked.learners;
   settings.rounds = asked.rounds;
   settings.threads = asked.threads == 0 ? workers::available() : asked.threads;
   settings.mode = asked.commit == "staged" ? fp8wire::commit_mode::staged : fp8wire::commit_mode::in_place;
@@ -294,7 +318,11 @@ int refit(const options& asked) {
   settings.socket_name = fmt::format("@fp8-refit-{}", ::getpid());
   if (!asked.dump.empty() && ::mkdir(asked.dump.c_str(), 0777) != 0 && errno != EEXIST)
     refuse("{}: cannot make the folder: {}", asked.dump, std::strerror(errno));
-  const dump_settings dump{add_metadata(loaded.metadata, chosen)};
+  const dump_settings dump{add_metadata(loaded.metadata, chosen), &tensors};
+  const int ranks = asked.engines * asked.engine_tp;
+  std::vector<engine_image> images(static_cast<std::size_t>(asked.engines));
+  if (asked.engine_tp > 1 && !asked.dump.empty())
+    for (engine_image& one : images) one = engine_image(tensors);
 
   int pipe[2];
   if (::pipe2(pipe, O_CLOEXEC) != 0) refuse("no pipe: {}", std::strerror(errno));
@@ -307,44 +335,56 @@ int refit(const options& asked) {
     one.say(why.message());
     send(pipe[1], one);
   };
-  for (int engine = 0; engine < asked.engines; ++engine)
-    children.start(fmt::format("engine {}", engine), [&] {
+  for (int number = 0; number < ranks; ++number)
+    children.start(rank_name(number, asked.engine_tp), [&] {
       ::close(pipe[0]);
-      const fp8wire::error wrong = run_engine(engine, tensors, dump, settings, pipe[1]);
-      if (wrong) tell_why(engine, wrong);
+      const engine_image& image = images[static_cast<std::size_t>(number / asked.engine_tp)];
+      const fp8wire::error wrong = run_engine(number, tensors, chosen, image, dump, settings, pipe[1]);
+      if (wrong) tell_why(number, wrong);
       return wrong ? refused : done;
     });
-  children.start("learner", [&] {
-    ::close(pipe[0]);
-    fp8wire::error wrong;
-    auto transport = fp8wire::shm_publisher::listen(settings.socket_name, settings.engines, settings.timeout);
-    if (!transport) wrong = transport.error();
-    else wrong = run_learner(loaded.tensors, chosen, tensors, plan_options, settings, *transport, pipe[1]);
-    if (wrong) tell_why(-1, wrong);
-    return wrong ? refused : done;
-  });
+  learner_group group(loaded.tensors, asked.learners, settings.timeout);
+  for (int learner = asked.learners - 1; learner >= 0; --learner)
+    children.start(asked.learners == 1 ? "learner" : fmt::format("learner {}", learner), [&] {
+      ::close(pipe[0]);
+      group.become(learner);
+      fp8wire::error wrong;
+      if (learner > 0) {
+        wrong = follow(loaded.tensors, settings, group);
+      } else {
+        auto transport = fp8wire::shm_publisher::listen(settings.socket_name, ranks, settings.timeout);
+        if (!transport) wrong = transport.error();
+        else wrong = run_learner(loaded.tensors, chosen, tensors, plan_options, settings, group, *transport, pipe[1]);
+        if (wrong) group.end(0, wrong);
+      }
+      if (wrong) tell_why(-1, wrong);
+      return wrong ? refused : done;
+    });
+  group.become(-1);
   ::close(pipe[1]);
 
   outcome heard;
-  heard.serving.assign(static_cast<std::size_t>(asked.engines), 0);
+  heard.serving.assign(static_cast<std::size_t>(ranks), 0);
   const bool talk = asked.json != "-" && asked.plan != "-";
   listen(pipe[0], children, settings.timeout, talk, heard);
   ::close(pipe[0]);
 
+  const std::vector<fp8wire::u64> serving = served_by_engines(heard.serving, asked.engine_tp);
   const fp8wire::u64 last = static_cast<fp8wire::u64>(asked.rounds);
   bool whole = true;
-  for (const fp8wire::u64 version : heard.serving) whole = whole && version == last;
+  for (const fp8wire::u64 version : serving) whole = whole && version == last;
   const std::string killed = children.killed();
   if (!whole || !killed.empty() || !heard.reason.empty()) {
     std::string states;
-    for (std::size_t e = 0; e < heard.serving.size(); ++e)
-      states += fmt::format(
-          "; engine {} {}", e,
-          heard.serving[e] == 0 ? std::string("serves nothing") : fmt::format("serves version {}", heard.serving[e]));
+    for (std::size_t e = 0; e < serving.size(); ++e)
+      states +=
+          fmt::format("; engine {} {}", e,
+                      serving[e] == 0 ? std::string("serves nothing") : fmt::format("serves version {}", serving[e]));
     const std::string& why = !heard.reason.empty() ? heard.reason : !killed.empty() ? killed : heard.echo;
     refuse("{}{}", why.empty() ? "the update did not finish" : why, states);
   }
-  report_file plan_file(asked.plan, fp8wire::plan_json(tensors, plan)), json_file(asked.json, json_text(heard, chosen));
+  report_file plan_file(asked.plan, fp8wire::plan_json(tensors, plan)),
+      json_file(asked.json, json_text(heard, serving, chosen));
   plan_file.commit();
   json_file.commit();
   return done;

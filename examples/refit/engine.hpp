@@ -7,6 +7,7 @@
 #include <fp8wire/wire/engine.hpp>
 #include <fp8wire/wire/host_store.hpp>
 
+#include "ranks.hpp"
 #include "reports.hpp"
 #include "served_dump.hpp"
 #include "update_source.hpp"
@@ -29,9 +30,33 @@ class timed_store : public fp8wire::host_store<> {
   double seconds_ = 0;
 };
 
-/// Serves until the learner says bye. Returns the error that ended it; every version served is reported to `pipe`.
-inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, const dump_settings& dump,
-                                 const refit_settings& settings, int pipe) {
+/// Writes what an engine serves. Of several ranks the last one to come writes it.
+inline fp8wire::error dump_served(int engine, int rank, fp8wire::u64 version, const fp8wire::manifest& tensors,
+                                  const fp8wire::host_store<>& store, const std::vector<fp8wire::kept_part>& parts,
+                                  const engine_image& image, const dump_settings& dump,
+                                  const refit_settings& settings) {
+  const int tp = settings.engine_tp;
+  if (tp > 1 && !image.put(tensors, store, parts, tp, rank)) return {};
+  return write_dump(engine, version, dump, settings,
+                    [&](std::size_t item, std::span<std::byte> first, std::span<std::byte> second) -> fp8wire::error {
+                      const fp8wire::manifest_item& one =
+                          tensors.items()[static_cast<std::size_t>(tensors.find_item(dump.canonical->item_name(item)))];
+                      for (std::size_t i = 0; i < one.entries; ++i) {
+                        const std::span<std::byte> to = i == 0 ? first : second;
+                        const std::span<const std::byte> from =
+                            tp > 1 ? image.bytes(one.first_entry + i) : store.bytes(one.first_entry + i);
+                        if (!to.empty()) std::memcpy(to.data(), from.data(), to.size());
+                      }
+                      return {};
+                    });
+}
+
+/// Serves until the learner says bye. `number` counts the ranks of all engines, an engine's side by side. Returns the
+/// error that ended it; every version served is reported to `pipe`.
+inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, const format& chosen,
+                                 const engine_image& image, const dump_settings& dump, const refit_settings& settings,
+                                 int pipe) {
+  const int engine = number / settings.engine_tp, rank = number % settings.engine_tp;
   auto transport = fp8wire::shm_subscriber::connect(settings.socket_name, number, settings.timeout);
   if (!transport) return transport.error();
   fp8wire::engine_terms terms;
@@ -41,7 +66,8 @@ inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, 
   if (fp8wire::error wrong = fp8wire::join<fp8wire::json_text>(*transport, expected, terms, agreed, reasons))
     return wrong;
 
-  timed_store store(agreed.tensors, agreed.wire, settings.mode);
+  const std::vector<fp8wire::kept_part> parts = parts_of_rank(agreed.tensors, *chosen.preset, settings.engine_tp, rank);
+  timed_store store(agreed.tensors, agreed.wire, settings.mode, parts);
   fp8wire::receiver<timed_store> receiver(agreed.tensors, agreed.wire, store);
   fp8wire::engine<fp8wire::shm_subscriber, fp8wire::receiver<timed_store>> driver(*transport, receiver);
   const auto tell = [&](report::kind what, const fp8wire::error& why) {
@@ -60,7 +86,8 @@ inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, 
     switch (event) {
       case fp8wire::engine_event::committed:
         if (!settings.dump_folder.empty())
-          if (fp8wire::error failed = write_dump(number, receiver.serving(), agreed.tensors, store, dump, settings))
+          if (fp8wire::error failed =
+                  dump_served(engine, rank, receiver.serving(), agreed.tensors, store, parts, image, dump, settings))
             return failed;
         tell(report::kind::serving, {});
         break;

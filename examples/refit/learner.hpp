@@ -6,6 +6,7 @@
 
 #include "../common/options.hpp"
 #include "allocations.hpp"
+#include "learner_group.hpp"
 #include "reports.hpp"
 #include "training.hpp"
 #include "update_format.hpp"
@@ -13,10 +14,50 @@
 
 namespace programs {
 
+/// What this learner trains.
+inline std::vector<trained_tensor> training_of(const std::vector<source_tensor>& source, const learner_group& group,
+                                               const refit_settings& settings) {
+  std::vector<trained_tensor> training;
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    fp8wire::i64 elements = 1;
+    for (const fp8wire::i64 extent : source[i].spec.shape) elements *= extent;
+    fp8wire::matrix_extents extents{1, 1, elements};  // kept tensors have any rank: their elements are all that counts
+    if (source[i].quantized) extents = must(fp8wire::extents_of(source[i].spec.name, source[i].spec.shape));
+    training.emplace_back(weights{source[i].spec.dtype, source[i].bytes.data(), extents}, settings.seed, i,
+                          group.rank(), group.learners(), group.exported(i));
+  }
+  return training;
+}
+
+/// Threads of one learner of several.
+inline int threads_of(const refit_settings& settings) {
+  return (settings.threads + settings.learners - 1) / settings.learners;
+}
+
+/// A learner that does not lead: exports its range of every tensor, round by round. Returns the error that ended all.
+inline fp8wire::error follow(const std::vector<source_tensor>& source, const refit_settings& settings,
+                             learner_group& group) {
+  workers threads(threads_of(settings));
+  std::vector<trained_tensor> training = training_of(source, group, settings);
+  for (int round = 1; round <= settings.rounds; ++round) {
+    fp8wire::u64 version = 0;
+    if (fp8wire::error wrong = group.next(version)) return wrong;
+    for (std::size_t i = 0; i < source.size(); ++i) {
+      if (!is_weight_dtype(source[i].spec.dtype)) continue;
+      training[i].at(version, settings.learning_rate, threads);
+      // The leader may have given up meanwhile; its verdict says why.
+      if (group.export_done(i)) break;
+    }
+    if (fp8wire::error wrong = group.await_end()) return wrong;
+  }
+  return {};
+}
+
 /// Runs all rounds and reports each to `pipe`. Returns the error that ended them.
 inline fp8wire::error run_learner(const std::vector<source_tensor>& source, const format& chosen,
                                   const fp8wire::manifest& tensors, const fp8wire::plan_options& options,
-                                  const refit_settings& settings, fp8wire::shm_publisher& transport, int pipe) {
+                                  const refit_settings& settings, learner_group& group,
+                                  fp8wire::shm_publisher& transport, int pipe) {
   using clock = std::chrono::steady_clock;
   const auto since = [](clock::time_point start) {
     return std::chrono::duration<double>(clock::now() - start).count();
@@ -28,15 +69,8 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
     return wrong;
   if (fp8wire::error wrong = transport.allocate(agreed.wire.options().slots, agreed.wire.slot_bytes())) return wrong;
 
-  workers threads(settings.threads);
-  std::vector<trained_tensor> training;
-  for (std::size_t i = 0; i < source.size(); ++i) {
-    fp8wire::i64 elements = 1;
-    for (const fp8wire::i64 extent : source[i].spec.shape) elements *= extent;
-    fp8wire::matrix_extents extents{1, 1, elements};  // kept tensors have any rank: their elements are all that counts
-    if (source[i].quantized) extents = must(fp8wire::extents_of(source[i].spec.name, source[i].spec.shape));
-    training.emplace_back(weights{source[i].spec.dtype, source[i].bytes.data(), extents}, settings.seed, i);
-  }
+  workers threads(threads_of(settings));
+  std::vector<trained_tensor> training = training_of(source, group, settings);
   const auto sender = update_format_of(*chosen.preset)
                           .make_sender({&agreed.tensors, &agreed.wire, &transport, chosen.preset, &threads,
                                         chosen.amax_floor, chosen.refuse_nonfinite});
@@ -46,6 +80,8 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
     const unsigned long long allocated = allocations();
     const auto start = clock::now();
     fp8wire::error wrong = sender->begin(version);
+    if (!wrong) wrong = group.begin(version);
+    std::size_t exported = 0;
     for (std::size_t i = 0; i < source.size() && !wrong; ++i) {
       const source_tensor& one = source[i];
       if (!is_weight_dtype(one.spec.dtype)) {
@@ -54,12 +90,15 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
       }
       const auto step = clock::now();
       const weights now = training[i].at(version, settings.learning_rate, threads);
+      wrong = group.await(exported++);
       training_seconds += since(step);
+      if (wrong) break;
       if (one.quantized) wrong = sender->put(one.spec.name, now);
       else wrong = sender->keep(one.spec.name, {static_cast<const std::byte*>(now.data), one.bytes.size()});
     }
     if (wrong) sender->abort(wrong);
     else wrong = sender->finish();
+    group.end(version, wrong);
     if (wrong) return wrong;
     report done;
     done.what = report::kind::sent;

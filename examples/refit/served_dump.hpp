@@ -9,22 +9,24 @@
 #include <fp8wire/io/atomic_output.hpp>
 #include <fp8wire/io/mapped_file.hpp>
 #include <fp8wire/io/safetensors_writer.hpp>
-#include <fp8wire/wire/host_store.hpp>
+#include <fp8wire/wire/manifest.hpp>
 
 #include "update_source.hpp"
 
 namespace programs {
 
-/// What stands in the file besides the tensors.
+/// What stands in the file: tensors in canonical layout, and what it says about itself.
 struct dump_settings {
   fp8wire::safetensors_metadata metadata;
+  const fp8wire::manifest* canonical = nullptr;
 };
 
-/// DIR/engine<E>-v<V>.safetensors, whole or not there at all.
-inline fp8wire::error write_dump(int engine, fp8wire::u64 version, const fp8wire::manifest& tensors,
-                                 const fp8wire::host_store<>& store, const dump_settings& dump,
-                                 const refit_settings& settings) {
+/// DIR/engine<E>-v<V>.safetensors, whole or not there at all. fill(item, first, second) writes the bytes of one item of
+/// the canonical manifest: codes and scales, or those of a kept tensor and nothing.
+template <class Fill> fp8wire::error write_dump(int engine, fp8wire::u64 version, const dump_settings& dump,
+                                                const refit_settings& settings, const Fill& fill) {
   const std::string path = fmt::format("{}/engine{}-v{}.safetensors", settings.dump_folder, engine, version);
+  const fp8wire::manifest& tensors = *dump.canonical;
   std::vector<fp8wire::tensor_spec> specs;
   for (const fp8wire::manifest_entry& entry : tensors.entries())
     specs.push_back({entry.name, entry.dtype, entry.shape});
@@ -38,11 +40,15 @@ inline fp8wire::error write_dump(int engine, fp8wire::u64 version, const fp8wire
   auto file = fp8wire::mapped_output::create(target->path(), header.data_begin + data_bytes);
   if (!file) return file.error();
   std::memcpy(file->bytes().data(), layout->head.data(), layout->head.size());
-  for (const fp8wire::safetensors_entry& one : header.tensors) {
-    const auto bytes = store.bytes(static_cast<std::size_t>(tensors.find(one.name)));
-    if (!bytes.empty())
-      std::memcpy(file->bytes().data() + static_cast<std::size_t>(header.data_begin + one.begin), bytes.data(),
-                  bytes.size());
+  std::vector<std::span<std::byte>> places(tensors.entries().size());
+  for (const fp8wire::safetensors_entry& one : header.tensors)
+    places[static_cast<std::size_t>(tensors.find(one.name))] = file->bytes().subspan(
+        static_cast<std::size_t>(header.data_begin + one.begin), static_cast<std::size_t>(one.end - one.begin));
+  for (std::size_t item = 0; item < tensors.items().size(); ++item) {
+    const fp8wire::manifest_item& one = tensors.items()[item];
+    if (fp8wire::error wrong = fill(item, places[one.first_entry],
+                                    one.entries == 2 ? places[one.first_entry + 1] : std::span<std::byte>{}))
+      return wrong;
   }
   *file = fp8wire::mapped_output();
   return target->commit();

@@ -26,12 +26,20 @@ inline double uniform(fp8wire::u64 seed, fp8wire::u64 tensor, fp8wire::u64 step,
 /// the master rounded to the checkpoint's dtype.
 class trained_tensor {
  public:
-  /// `number` tells tensors apart in the random sequence.
-  trained_tensor(weights checkpoint, fp8wire::u64 seed, fp8wire::u64 number)
-      : checkpoint_(checkpoint), seed_(seed), number_(number) {}
+  /// `number` tells tensors apart in the random sequence. Of several learners each keeps the masters of one range of
+  /// elements; their exports meet in `shared`, as many bytes as the checkpoint's.
+  trained_tensor(weights checkpoint, fp8wire::u64 seed, fp8wire::u64 number, int learner = 0, int learners = 1,
+                 std::byte* shared = nullptr)
+      : checkpoint_(checkpoint), seed_(seed), number_(number), out_(shared) {
+    const std::size_t all = static_cast<std::size_t>(checkpoint.extents.batch * checkpoint.extents.rows *
+                                                     checkpoint.extents.cols),
+                      share = all / static_cast<std::size_t>(learners), rank = static_cast<std::size_t>(learner);
+    begin_ = share * rank;
+    end_ = learner + 1 == learners ? all : begin_ + share;
+  }
 
-  /// The weights of a version, valid until the next call. rate 0: the checkpoint's own bytes.
-  /// Versions must be asked for in rising order.
+  /// The weights of a version, valid until the next call; of several learners once all have called. rate 0: the
+  /// checkpoint's own bytes. Versions must be asked for in rising order.
   weights at(fp8wire::u64 version, double rate, workers& threads) {
     if (rate == 0) return checkpoint_;
     switch (checkpoint_.type) {
@@ -42,19 +50,19 @@ class trained_tensor {
   }
 
  private:
-  std::size_t count() const {
-    return static_cast<std::size_t>(checkpoint_.extents.batch * checkpoint_.extents.rows * checkpoint_.extents.cols);
-  }
   template <class Value> weights exported(fp8wire::u64 version, double rate, workers& threads) {
     const auto* original = static_cast<const Value*>(checkpoint_.data);
-    const std::size_t elements = count();
+    const std::size_t elements = end_ - begin_;
     if (masters_.empty()) {
       masters_.resize(elements);
-      out_.resize(elements * sizeof(Value));
-      for (std::size_t i = 0; i < elements; ++i) masters_[i] = fp8wire::to_float(original[i]);
+      if (out_ == nullptr) {
+        own_.resize(elements * sizeof(Value));
+        out_ = own_.data();
+      }
+      for (std::size_t i = 0; i < elements; ++i) masters_[i] = fp8wire::to_float(original[begin_ + i]);
       version_ = 1;
     }
-    auto* out = reinterpret_cast<Value*>(out_.data());
+    auto* out = reinterpret_cast<Value*>(out_) + begin_;
     constexpr std::size_t chunk = 65536;
     const fp8wire::u64 first = version_;
     threads.run(static_cast<fp8wire::i64>((elements + chunk - 1) / chunk), [&](fp8wire::i64 job) {
@@ -63,19 +71,22 @@ class trained_tensor {
       for (std::size_t i = begin; i < end; ++i) {
         float master = masters_[i];
         for (fp8wire::u64 step = first; step < version; ++step)
-          master = static_cast<float>(static_cast<double>(master) * (1.0 + rate * uniform(seed_, number_, step, i)));
+          master = static_cast<float>(static_cast<double>(master) *
+                                      (1.0 + rate * uniform(seed_, number_, step, begin_ + i)));
         masters_[i] = master;
         out[i] = fp8wire::from_float<Value>(master);
       }
     });
     version_ = version;
-    return {checkpoint_.type, out_.data(), checkpoint_.extents};
+    return {checkpoint_.type, out_, checkpoint_.extents};
   }
 
   weights checkpoint_;
   fp8wire::u64 seed_, number_, version_ = 1;
+  std::size_t begin_ = 0, end_ = 0;  // of the elements whose masters are here
   std::vector<float> masters_;
-  std::vector<std::byte> out_;
+  std::vector<std::byte> own_;
+  std::byte* out_ = nullptr;
 };
 
 }  // namespace programs

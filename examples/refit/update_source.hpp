@@ -22,7 +22,7 @@ struct source_tensor {
 
 /// Everything that learner and engines are started with.
 struct refit_settings {
-  int engines = 1, rounds = 3, threads = 1;
+  int engines = 1, engine_tp = 1, learners = 1, rounds = 3, threads = 1;
   fp8wire::commit_mode mode = fp8wire::commit_mode::staged;
   std::chrono::milliseconds timeout{10000};
   double learning_rate = 1e-6;

@@ -70,6 +70,64 @@ class Refit(support.Case):
                     for path in dumps.iterdir():
                         self.assertEqual(path.read_bytes(), converted.read_bytes(), path.name)
 
+    def parallel_model(self):
+        """What two ranks can load: parts of whole blocks, fused experts, two dtypes."""
+        content = {"embed_tokens.weight": ("BF16", [40, 64], weights(1, "BF16", [40, 64]))}
+        for layer, dtype in enumerate(("BF16", "F32")):
+            at = f"model.layers.{layer}"
+            for name, shape in (
+                ("self_attn.q_proj", [512, 256]),
+                ("self_attn.k_proj", [256, 256]),
+                ("self_attn.v_proj", [256, 256]),
+                ("self_attn.o_proj", [256, 512]),
+                ("mlp.experts.1.gate_proj", [256, 128]),
+                ("mlp.experts.1.up_proj", [256, 128]),
+                ("mlp.experts.1.down_proj", [128, 256]),
+                ("self_attn.kv_a_proj_with_mqa", [100, 128]),
+            ):
+                content[f"{at}.{name}.weight"] = (dtype, shape, weights(f"{at}{name}", dtype, shape))
+        content["model.layers.0.mlp.experts.gate_up_proj"] = ("BF16", [2, 512, 64], weights(3, "BF16", [2, 512, 64]))
+        content["model.layers.0.mlp.experts.down_proj"] = ("BF16", [2, 64, 256], weights(4, "BF16", [2, 64, 256]))
+        return self.save("parallel.safetensors", content, {"format": "pt"})
+
+    def test_ranks_serve_slices_that_make_up_the_whole(self):
+        model = self.parallel_model()
+        for recipe in (["vllm-block"], ["te-mxfp8", "--model", "deepseek-v3"]):
+            converted, dumps = self.path("out.safetensors"), self.path("d")
+            self.good(CONVERT, "--recipe", *recipe, "--force", model, converted)
+            for more in (["--engine-tp", 2, "--engines", 2], ["--engine-tp", 2, "--commit", "in-place", "--learners", 2]):
+                with self.subTest(recipe=recipe, more=more):
+                    self.good(REFIT, "--recipe", *recipe, "--rounds", 2, "--lr", 0, "--buffer-bytes", 30000, *more,
+                              "--dump", dumps, model)
+                    for path in dumps.iterdir():
+                        self.assertEqual(path.read_bytes(), converted.read_bytes(), path.name)
+        self.assertEqual(self.dumps(), [f"engine{e}-v{v}.safetensors" for e in (0, 1) for v in (1, 2)])
+        self.bad(1, ["k_proj 256 rows / tp 4 = 64 is not a multiple of 128", "v_proj"], REFIT, "--engine-tp", 4, model)
+
+    def test_learners_make_one_update(self):
+        served = []
+        for learners in (1, 2, 5):
+            self.good(REFIT, "--learners", learners, "--rounds", 3, "--lr", 0.01, "--dump", self.path("d"), self.model)
+            served.append(self.path("d/engine0-v3.safetensors").read_bytes())
+        self.assertEqual(served[0], served[1])
+        self.assertEqual(served[0], served[2])
+
+    def test_a_killed_learner_of_several_is_named(self):
+        big = self.path("big.safetensors")
+        self.good(MAKE, "--size", 12, big)
+        for victim in (1, 2, 3):  # behind the engine: learners 2, 1 and 0
+            process = subprocess.Popen([REFIT, "--rounds", "1000", "--learners", "3", "--timeout", "5",
+                                        "--lr", "0.01", str(big)],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            while len(children(process.pid)) < 4:
+                time.sleep(0.01)
+            time.sleep(0.3)
+            os.kill(children(process.pid)[victim], signal.SIGKILL)
+            _, said = process.communicate(timeout=30)
+            self.assertEqual(process.returncode, 1, said)
+            self.assertIn(f"learner {3 - victim} (pid", said)
+            self.assertIn("killed by signal 9", said)
+
     def test_weights_move_and_engines_agree(self):
         self.good(REFIT, "--engines", 2, "--rounds", 3, "--lr", 0.01, "--dump", self.path("d"), self.model)
         version = lambda engine, number: self.path(f"d/engine{engine}-v{number}.safetensors").read_bytes()
