@@ -5,7 +5,7 @@
 /// where a tensor reaches its loader, and complete() before anything is finalized.
 #ifndef FP8WIRE_WIRE_CONDITIONS_ARRIVALS_HPP
 #define FP8WIRE_WIRE_CONDITIONS_ARRIVALS_HPP
-#include <fp8wire/wire/plan.hpp>
+#include <fp8wire/wire/manifest.hpp>
 
 FP8WIRE_ABI_BEGIN
 
@@ -89,24 +89,6 @@ class arrivals {
   error failure_;
   u64 version_ = 0;
 };
-
-/// Condition C4 of a plan: whatever the capacity, no unit lies in two buffers, unless its pairs were cut as pairs.
-/// For plans that somebody else made (wire/forms); those of make_plan have the property.
-/// Errors: plan_mismatch (C4) naming the unit and both buffers. Cost: linear in the pieces.
-inline error check_units(const manifest& tensors, const plan& wire) {
-  std::vector<i64> home(tensors.units().size(), -1);
-  for (const plan_piece& piece : wire.pieces()) {
-    if (wire.buffers()[piece.buffer].cut) continue;
-    const manifest_entry& entry = tensors.entries()[piece.entry];
-    i64& known = home[tensors.items()[entry.item].unit];
-    if (known < 0) known = piece.buffer;
-    if (known == piece.buffer || wire.buffers()[piece.buffer].oversized) continue;
-    return make_error(errc::plan_mismatch, entry.name,
-                      "is apart from " + tensors.units()[tensors.items()[entry.item].unit] + "; the buffer",
-                      piece.buffer, known, condition::c4_atomic_pairs);
-  }
-  return {};
-}
 
 FP8WIRE_ABI_END
 #endif

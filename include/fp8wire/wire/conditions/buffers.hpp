@@ -5,7 +5,7 @@
 #include <span>
 
 #include <fp8wire/core/checksum.hpp>
-#include <fp8wire/wire/plan.hpp>
+#include <fp8wire/wire/placement.hpp>
 
 FP8WIRE_ABI_BEGIN
 
@@ -22,38 +22,6 @@ inline error check_plans(u64 plan_hash_here, u64 plan_hash_there) {
   if (plan_hash_here == plan_hash_there) return {};
   return make_error(errc::plan_mismatch, "plan", "the two ends plan differently; the hash",
                     static_cast<i64>(plan_hash_there), static_cast<i64>(plan_hash_here), condition::c7_transport);
-}
-
-/// A tensor of that dtype at `offset` of a buffer that begins at `base`: whether a typed view of it is legal.
-/// Errors: wrong_offset (C7) with the offset and the next legal one.
-inline error check_offset(std::string_view tensor, dtype type, u64 offset, u64 base = 0) {
-  const u64 width = bit_width(type) < 8 ? 1 : static_cast<u64>(bit_width(type)) / 8;
-  if ((base + offset) % width == 0) return {};
-  const u64 next = (base + offset + width - 1) / width * width - base;
-  return make_error(errc::wrong_offset, std::string(tensor),
-                    std::string("no ").append(name_of(type)).append(" can be read at that offset"),
-                    static_cast<i64>(offset), static_cast<i64>(next), condition::c7_transport);
-}
-
-/// Every piece of a plan where its reader can read it, inside its slot, over no other one. For plans that somebody else
-/// made; those of make_plan have the property. Errors: wrong_offset (C7). Cost: linear in the pieces.
-inline error check_placement(const manifest& tensors, const plan& wire, u64 base = 0) {
-  for (const plan_buffer& buffer : wire.buffers()) {
-    u64 end = 0;
-    for (u32 i = buffer.first; i < buffer.first + buffer.count; ++i) {
-      const plan_piece& piece = wire.pieces()[i];
-      const manifest_entry& entry = tensors.entries()[piece.entry];
-      if (error wrong = check_offset(entry.name, entry.dtype, piece.offset, base)) return wrong;
-      if (piece.offset < end)
-        return make_error(errc::wrong_offset, entry.name, "lies over the tensor before it; its offset",
-                          static_cast<i64>(piece.offset), static_cast<i64>(end), condition::c7_transport);
-      end = piece.offset + piece.bytes;
-      if (end > wire.slot_bytes())
-        return make_error(errc::capacity, entry.name, "ends behind its slot", static_cast<i64>(end),
-                          static_cast<i64>(wire.slot_bytes()), condition::c7_transport);
-    }
-  }
-  return {};
 }
 
 /// 0xFF everywhere: NaN in E4M3, E5M2, E8M0, FP32, FP16 and BF16. A buffer that is given back, or one that an update
