@@ -15,6 +15,7 @@ enum class engine_event : u8 {
   begun,  // an update began
   committed,  // receiver.serving() is a new version from here on
   aborted,  // the update was given up; receiver.failure() says why
+  offered,  // the learner offers another manifest: join() with offer(), then receive with a new receiver
   closed,  // the learner said bye
   lost  // the transport failed; an open update was given up
 };
@@ -28,6 +29,9 @@ template <subscriber Subscriber, class Receiver> class engine {
 
   engine(Subscriber& transport, Receiver& target) : transport_(transport), receiver_(target) {}
 
+  /// The hello of event offered.
+  const message& offer() const noexcept { return incoming_; }
+
   /// Handles one message. The error is why the transport failed (event lost), or what this message was refused with:
   /// such an error has been told to the learner or will be with the vote, and the next step may follow.
   error step(stream s, engine_event& event) {
@@ -39,6 +43,10 @@ template <subscriber Subscriber, class Receiver> class engine {
       return {};
     }
     switch (incoming_.kind) {
+      case message_kind::hello:
+        if (receiver_.updating()) return stray();
+        event = engine_event::offered;
+        return {};
       case message_kind::begin: return begin(event);
       case message_kind::data: return take(s, event);
       case message_kind::finish: return vote(s, event);
@@ -48,16 +56,18 @@ template <subscriber Subscriber, class Receiver> class engine {
         receiver_.abort(make_error(errc::aborted, "weight_version", "the learner left", condition::c8_commit));
         event = engine_event::closed;
         return {};
-      default: {
-        error wrong = make_error(errc::unexpected, "", "a message that an engine is not sent here; its kind",
-                                 static_cast<i64>(incoming_.kind), 0, condition::c7_transport);
-        receiver_.refuse(wrong);
-        return wrong;
-      }
+      default: return stray();
     }
   }
 
  private:
+  error stray() {
+    error wrong = make_error(errc::unexpected, "", "a message that an engine is not sent here; its kind",
+                             static_cast<i64>(incoming_.kind), 0, condition::c7_transport);
+    receiver_.refuse(wrong);
+    return wrong;
+  }
+
   error lose(error why, engine_event& event) {
     receiver_.abort(why);
     event = engine_event::lost;

@@ -77,11 +77,13 @@ inline bool negotiable(const std::vector<error>& reasons) {
 }  // namespace detail
 
 /// An engine's half: answers proposals until a final offer is accepted. `expected`: what it would like to receive.
-/// Every reason for a refusal is sent, and returned in `reasons`.
+/// Every reason for a refusal is sent, and returned in `reasons`. `offered`: a hello that was received already, where
+/// the learner offers anew between updates (engine_event::offered); the old agreement and its version stand until the
+/// caller takes the new one.
 /// Errors: the first reason; the learner's, if it gave up; the transport's.
 template <class Text, subscriber Subscriber>
 error join(Subscriber& transport, const manifest& expected, const engine_terms& terms, agreement& made,
-           std::vector<error>& reasons) {
+           std::vector<error>& reasons, const message* offered = nullptr) {
   message received, reply;
   const auto refuse = [&] {
     encode_refusal(reasons, reply);
@@ -90,7 +92,8 @@ error join(Subscriber& transport, const manifest& expected, const engine_terms& 
   };
   for (;;) {
     reasons.clear();
-    if (error wrong = transport.receive(received)) return wrong;
+    if (offered != nullptr) received = *std::exchange(offered, nullptr);
+    else if (error wrong = transport.receive(received)) return wrong;
     if (received.kind == message_kind::abort) {
       u64 version = 0;
       error why;

@@ -21,9 +21,10 @@ template <sink Sink> class receiver {
  public:
   using stream = typename Sink::stream;
 
-  /// Expects: the plan was made from the manifest; both and the sink outlive the receiver.
-  receiver(const manifest& tensors, const plan& wire, Sink& target)
-      : tensors_(tensors), plan_(wire), sink_(target), received_(tensors.entries().size()) {}
+  /// Expects: the plan was made from the manifest; both and the sink outlive the receiver. `last`: the version last
+  /// begun before a new agreement, above which versions go on rising.
+  receiver(const manifest& tensors, const plan& wire, Sink& target, u64 last = 0)
+      : tensors_(tensors), plan_(wire), sink_(target), received_(tensors.entries().size()), version_(last) {}
 
   /// The version that requests are answered with; 0: none, refuse them.
   u64 serving() const noexcept { return serving_; }
