@@ -16,6 +16,15 @@
 #define FP8WIRE_HD
 #endif
 
+// A kernel body is a template over the machine it runs on: device code here, plain code in the tests' block emulator.
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define FP8WIRE_BODY __device__ __forceinline__
+#define FP8WIRE_UNROLL _Pragma("unroll")
+#else
+#define FP8WIRE_BODY inline
+#define FP8WIRE_UNROLL
+#endif
+
 #define FP8WIRE_ALWAYS_INLINE inline __attribute__((always_inline))
 #define FP8WIRE_NOINLINE __attribute__((noinline))
 

@@ -42,7 +42,7 @@ inline u64 load_word(const std::byte* at) noexcept {
 /// The eight lanes of a piece. Members and not an array: g++ -O2 keeps an array that a loop walks in memory.
 struct checksum_lanes {
   u64 a, b, c, d, e, f, g, h;
-  explicit checksum_lanes(u64 index) noexcept
+  FP8WIRE_HD explicit checksum_lanes(u64 index) noexcept
       : a(checksum_mix(index * 8 + 1)),
         b(checksum_mix(index * 8 + 2)),
         c(checksum_mix(index * 8 + 3)),
@@ -61,7 +61,7 @@ struct checksum_lanes {
     g = checksum_step(g, load_word(at + 48));
     h = checksum_step(h, load_word(at + 56));
   }
-  u64 digest(u64 bytes) const noexcept {
+  FP8WIRE_HD u64 digest(u64 bytes) const noexcept {
     u64 made = checksum_mix(bytes ^ a);
     made = checksum_mix(made ^ b) + 1;
     made = checksum_mix(made ^ c) + 2;

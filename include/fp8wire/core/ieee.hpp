@@ -63,8 +63,10 @@ FP8WIRE_HD constexpr u32 divide(u32 a, u32 b) noexcept {
 }
 
 // The hardware's answer is the IEEE answer whenever operands and result are normal numbers, whatever FTZ and DAZ say;
-// everything else takes the integer path above. The assembler keeps the compiler's flags out of it.
+// everything else takes the integer path above. The assembler keeps the compiler's flags out of it. A GPU has no such
+// state: its .rn instructions without .ftz are IEEE's for all operands, but for the bits of a NaN.
 #if defined(__CUDA_ARCH__)
+inline constexpr bool hardware_is_exact = true;
 __device__ inline float hardware_multiply(float a, float b) noexcept {
   float product;
   asm("mul.rn.f32 %0, %1, %2;" : "=f"(product) : "f"(a), "f"(b));
@@ -75,7 +77,9 @@ __device__ inline float hardware_divide(float a, float b) noexcept {
   asm("div.rn.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
   return quotient;
 }
-#elif defined(__x86_64__)
+#else
+inline constexpr bool hardware_is_exact = false;
+#if defined(__x86_64__)
 inline float hardware_multiply(float a, float b) noexcept {
   asm("mulss %1, %0" : "+x"(a) : "x"(b));
   return a;
@@ -97,6 +101,7 @@ inline float hardware_divide(float a, float b) noexcept {
 inline float hardware_multiply(float, float) noexcept { return 0; }  // a zero sends every caller to the integer path
 inline float hardware_divide(float, float) noexcept { return 0; }
 #endif
+#endif
 
 }  // namespace detail
 
@@ -105,6 +110,7 @@ inline float hardware_divide(float, float) noexcept { return 0; }
 FP8WIRE_HD constexpr float mul(float a, float b) noexcept {
   if (!__builtin_is_constant_evaluated()) {
     const float product = detail::hardware_multiply(a, b);
+    if (detail::hardware_is_exact) return f32::is_nan(bits_of(product)) ? float_of(f32::nan) : product;
     if (f32::is_normal(bits_of(product)) && f32::is_normal(bits_of(a)) && f32::is_normal(bits_of(b))) return product;
   }
   return float_of(detail::multiply(bits_of(a), bits_of(b)));
@@ -115,6 +121,7 @@ FP8WIRE_HD constexpr float mul(float a, float b) noexcept {
 FP8WIRE_HD constexpr float div(float a, float b) noexcept {
   if (!__builtin_is_constant_evaluated()) {
     const float quotient = detail::hardware_divide(a, b);
+    if (detail::hardware_is_exact) return f32::is_nan(bits_of(quotient)) ? float_of(f32::nan) : quotient;
     if (f32::is_normal(bits_of(quotient)) && f32::is_normal(bits_of(a)) && f32::is_normal(bits_of(b))) return quotient;
   }
   return float_of(detail::divide(bits_of(a), bits_of(b)));

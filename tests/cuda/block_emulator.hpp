@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs kernel bodies on the CPU: every thread of a block is a fiber that runs until it waits for others. Each access to
+// shared memory is checked for races and for bytes that nobody wrote, each access to global memory for bounds and
+// alignment. Blocks run one after another, the threads in an order that changes at every barrier.
+#ifndef FP8WIRE_TESTS_CUDA_BLOCK_EMULATOR_HPP
+#define FP8WIRE_TESTS_CUDA_BLOCK_EMULATOR_HPP
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <fp8wire/quant/kernel/element.hpp>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace emulator {
+
+using fp8wire::i64;
+using fp8wire::u16;
+using fp8wire::u32;
+using fp8wire::u64;
+using fp8wire::u8;
+
+struct fault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// What a launch did, for tests that count.
+struct counters {
+  u64 loads = 0, load_bytes = 0, stores = 0, store_bytes = 0, barriers = 0;
+};
+
+/// Memory that a kernel may touch. Reading a byte of `output` that no store wrote is a fault.
+class device_memory {
+ public:
+  template <class Values> void input(const Values& values) { add(values.data(), bytes_of(values), true, false); }
+  template <class Values> void output(Values& values) { add(values.data(), bytes_of(values), false, true); }
+  template <class Values> void both(Values& values) { add(values.data(), bytes_of(values), true, true); }
+  void add(const void* data, std::size_t bytes, bool readable, bool writable) {
+    ranges_.push_back({static_cast<const u8*>(data), bytes, writable, std::vector<bool>(bytes, readable)});
+  }
+  void access(const void* at, std::size_t bytes, bool write) {
+    const u8* first = static_cast<const u8*>(at);
+    if (reinterpret_cast<std::uintptr_t>(at) % bytes != 0) throw fault("misaligned access to global memory");
+    for (range& r : ranges_) {
+      if (first < r.data || first + bytes > r.data + r.bytes) continue;
+      const auto from = static_cast<std::size_t>(first - r.data);
+      if (write && !r.writable) throw fault("store to an input");
+      for (std::size_t i = from; i < from + bytes; ++i) {
+        if (write) r.written[i] = true;
+        else if (!r.written[i]) throw fault("load of global memory that nobody wrote");
+      }
+      return;
+    }
+    throw fault("access outside of global memory");
+  }
+
+ private:
+  template <class Values> static std::size_t bytes_of(const Values& values) {
+    return values.size() * sizeof(values[0]);
+  }
+  struct range {
+    const u8* data;
+    std::size_t bytes;
+    bool writable;
+    std::vector<bool> written;
+  };
+  std::vector<range> ranges_;
+};
+
+/// The threads of one block at a time.
+class thread_block {
+ public:
+  thread_block(int threads, device_memory& memory, unsigned seed)
+      : memory_(memory), fibers_(static_cast<std::size_t>(threads)), random_(seed) {
+    order_.resize(fibers_.size());
+    for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<int>(i);
+    for (fiber& f : fibers_) f.stack.reset(new char[stack_bytes]);
+    warps_.resize((fibers_.size() + 31) / 32);
+  }
+
+  /// Runs body(thread) as every thread. `shared` is the block's shared memory, whose contents do not survive.
+  template <class Body> void run(void* shared, std::size_t shared_bytes, const Body& body) {
+    shared_ = static_cast<u8*>(shared);
+    std::memset(shared, 0xCD, shared_bytes);
+    shadow_.assign(shared_bytes, {});
+    epoch_ = 1;
+    call_ = [](const void* context, int thread) { (*static_cast<const Body*>(context))(thread); };
+    body_ = &body;
+    alive_ = static_cast<int>(fibers_.size());
+    barrier_ = {};
+    for (gathering& w : warps_) w = {};
+    error_ = nullptr;
+    for (std::size_t i = 0; i < fibers_.size(); ++i) start(static_cast<int>(i));
+    while (alive_ > 0 && !error_) {
+      std::shuffle(order_.begin(), order_.end(), random_);
+      bool moved = false;
+      for (const int i : order_) {
+        if (fibers_[static_cast<std::size_t>(i)].state != progress::ready) continue;
+        moved = true;
+        resume(i);
+        if (error_) break;
+      }
+      if (!moved) throw fault("threads wait for a barrier that others never reach");
+    }
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  int current() const { return current_; }
+  counters count;
+
+  /// Barrier of the block. Answers whether any thread said yes.
+  bool sync(bool yes, const std::source_location& where) {
+    ++count.barriers;
+    gather(barrier_, static_cast<int>(fibers_.size()), where);
+    barrier_.any = barrier_.any || yes;
+    const bool* answer = wait(barrier_, static_cast<int>(fibers_.size()), true);
+    return *answer;
+  }
+  /// One value of every lane of the warp; all lanes meet at the same call.
+  const u64* exchange(u64 value, const std::source_location& where) {
+    gathering& warp = warps_[static_cast<std::size_t>(current_ / 32)];
+    const int lanes = std::min<int>(32, static_cast<int>(fibers_.size()) - current_ / 32 * 32);
+    gather(warp, lanes, where);
+    warp.given[current_ % 32] = value;
+    wait(warp, lanes, false);
+    // A copy for each thread: the warp may meet again before this one looks.
+    fiber& self = fibers_[static_cast<std::size_t>(current_)];
+    return self.taken;
+  }
+
+  void touch_shared(const void* at, std::size_t bytes, bool write, bool atomic = false) {
+    const auto from = static_cast<std::size_t>(static_cast<const u8*>(at) - shared_);
+    if (from % bytes != 0) throw fault("misaligned access to shared memory");
+    if (from + bytes > shadow_.size()) throw fault("access outside of shared memory");
+    for (std::size_t i = from; i < from + bytes; ++i) {
+      shadow& s = shadow_[i];
+      if (!write && !s.written) throw fault("read of shared memory that nobody wrote");
+      const bool others_wrote = s.write_epoch == epoch_ && s.writer != current_ && !(atomic && s.by_atomic);
+      const bool others_read = s.read_epoch == epoch_ && s.reader != current_;
+      if (others_wrote || (write && others_read)) throw fault("race in shared memory");
+      if (write) {
+        s.written = true, s.writer = current_, s.write_epoch = epoch_, s.by_atomic = atomic;
+      } else {
+        // Two readers: whoever writes next races with one of them.
+        s.reader = s.read_epoch == epoch_ && s.reader != current_ ? -1 : current_, s.read_epoch = epoch_;
+      }
+    }
+  }
+  void touch_global(const void* at, std::size_t bytes, bool write) {
+    memory_.access(at, bytes, write);
+    ++(write ? count.stores : count.loads);
+    (write ? count.store_bytes : count.load_bytes) += bytes;
+  }
+
+ private:
+  static constexpr std::size_t stack_bytes = 128 << 10;
+  enum class progress : u8 { ready, waiting, done };
+  struct fiber {
+    std::unique_ptr<char[]> stack;
+    ucontext_t context;
+    progress state = progress::done;
+    u64 taken[32];
+    bool answer = false;
+  };
+  struct gathering {
+    int arrived = 0;
+    bool any = false;
+    unsigned line = 0;
+    u64 given[32] = {};
+    std::vector<int> here;
+  };
+  struct shadow {
+    int writer = 0, reader = 0;
+    unsigned write_epoch = 0, read_epoch = 0;
+    bool written = false, by_atomic = false;
+  };
+
+  static void gather(gathering& g, int, const std::source_location& where) {
+    if (g.arrived == 0) g.line = where.line();
+    else if (g.line != where.line())
+      throw fault("threads met at different barriers: lines " + std::to_string(g.line) + " and " +
+                  std::to_string(where.line()));
+  }
+  const bool* wait(gathering& g, int all, bool whole_block) {
+    fiber& self = fibers_[static_cast<std::size_t>(current_)];
+    g.here.push_back(current_);
+    if (++g.arrived == all) {
+      for (const int i : g.here) {
+        fiber& f = fibers_[static_cast<std::size_t>(i)];
+        std::copy(g.given, g.given + 32, f.taken);
+        f.answer = g.any;
+        f.state = progress::ready;
+      }
+      g = {};
+      if (whole_block) ++epoch_;
+    } else {
+      self.state = progress::waiting;
+      yield();
+    }
+    return &self.answer;
+  }
+
+  static void enter(unsigned low, unsigned high, int thread) {
+    auto* self = reinterpret_cast<thread_block*>(static_cast<std::uintptr_t>(u64{high} << 32 | low));
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(nullptr, &self->main_stack_, &self->main_bytes_);
+#endif
+    try {
+      self->call_(self->body_, thread);
+    } catch (...) {
+      if (!self->error_) self->error_ = std::current_exception();
+    }
+    self->fibers_[static_cast<std::size_t>(thread)].state = progress::done;
+    --self->alive_;
+    self->switch_to_main(true);
+  }
+  void start(int thread) {
+    fiber& f = fibers_[static_cast<std::size_t>(thread)];
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get();
+    f.context.uc_stack.ss_size = stack_bytes;
+    f.context.uc_link = nullptr;
+    const auto self = reinterpret_cast<std::uintptr_t>(this);
+    makecontext(&f.context, reinterpret_cast<void (*)()>(reinterpret_cast<void*>(&enter)), 3,
+                static_cast<unsigned>(self), static_cast<unsigned>(u64{self} >> 32), thread);
+    f.state = progress::ready;
+  }
+  void resume(int thread) {
+    current_ = thread;
+    fiber& f = fibers_[static_cast<std::size_t>(thread)];
+#if defined(__SANITIZE_ADDRESS__)
+    void* fake;
+    __sanitizer_start_switch_fiber(&fake, f.stack.get(), stack_bytes);
+#endif
+    swapcontext(&main_, &f.context);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+  }
+  void yield() { switch_to_main(false); }
+  void switch_to_main(bool last) {
+#if defined(__SANITIZE_ADDRESS__)
+    void* fake = nullptr;
+    __sanitizer_start_switch_fiber(last ? nullptr : &fake, main_stack_, main_bytes_);
+#endif
+    static_cast<void>(last);
+    swapcontext(&fibers_[static_cast<std::size_t>(current_)].context, &main_);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(fake, &main_stack_, &main_bytes_);
+#endif
+  }
+
+  device_memory& memory_;
+  std::vector<fiber> fibers_;
+  std::vector<int> order_;
+  std::mt19937 random_;
+  std::vector<gathering> warps_;
+  gathering barrier_;
+  std::vector<shadow> shadow_;
+  u8* shared_ = nullptr;
+  unsigned epoch_ = 1;
+  int current_ = 0, alive_ = 0;
+  ucontext_t main_;
+  void (*call_)(const void*, int) = nullptr;
+  const void* body_ = nullptr;
+  std::exception_ptr error_;
+#if defined(__SANITIZE_ADDRESS__)
+  const void* main_stack_ = nullptr;
+  std::size_t main_bytes_ = 0;
+#endif
+};
+
+/// The context of one thread on no particular device. Conversions are the formats' own.
+struct any_context {
+  thread_block& all;
+  int rank;
+  i64 number;
+
+  using place = std::source_location;
+  int thread() const { return rank; }
+  i64 block() const { return number; }
+  void sync(const place& where = place::current()) { all.sync(false, where); }
+  bool sync_or(bool yes, const place& where = place::current()) { return all.sync(yes, where); }
+  u32 warp_max(u32 value, const place& where = place::current()) {
+    const u64* lanes = all.exchange(value, where);
+    return static_cast<u32>(*std::max_element(lanes, lanes + 32));
+  }
+  int warp_count(bool yes, const place& where = place::current()) {
+    const u64* lanes = all.exchange(yes ? 1 : 0, where);
+    return static_cast<int>(std::count(lanes, lanes + 32, u64{1}));
+  }
+  u64 from_lane(u64 value, int lane, const place& where = place::current()) {
+    return all.exchange(value, where)[lane];
+  }
+
+  template <class Value> Value load(const Value* at) {
+    all.touch_global(at, sizeof(Value), false);
+    Value value;
+    std::memcpy(&value, at, sizeof(Value));
+    return value;
+  }
+  template <class Value> void store(Value* at, const Value& value) {
+    all.touch_global(at, sizeof(Value), true);
+    std::memcpy(at, &value, sizeof(Value));
+  }
+  template <class Value> Value read(const Value* at) {
+    all.touch_shared(at, sizeof(Value), false);
+    Value value;
+    std::memcpy(&value, at, sizeof(Value));
+    return value;
+  }
+  template <class Value> void write(Value* at, const Value& value) {
+    all.touch_shared(at, sizeof(Value), true);
+    std::memcpy(at, &value, sizeof(Value));
+  }
+  void shared_max(u32* at, u32 value) {
+    all.touch_shared(at, 4, true, true);
+    *at = std::max(*at, value);
+  }
+  void global_max(u32* at, u32 value) {
+    all.touch_global(at, 4, true);
+    *at = std::max(*at, value);
+  }
+  void global_min(u64* at, u64 value) {
+    all.touch_global(at, 8, true);
+    *at = std::min(*at, value);
+  }
+  void global_add(u64* at, u64 value) {
+    all.touch_global(at, 8, true);
+    *at += value;
+  }
+
+  static u32 max_halves(u32 a, u32 b) {
+    return std::max(a & 0xFFFF, b & 0xFFFF) | std::max(a >> 16, b >> 16) << 16;
+  }
+  static void multiply2(float a, float b, float by_a, float by_b, float& first, float& second) {
+    first = fp8wire::ieee::mul(a, by_a);
+    second = fp8wire::ieee::mul(b, by_b);
+  }
+  template <class Element> static u32 convert2(float low, float high) {
+    return Element::encode(low) | static_cast<u32>(Element::encode(high)) << 8;
+  }
+  template <class Element> static void values2(u32 codes, float& low, float& high) {
+    low = Element::decode(static_cast<u8>(codes));
+    high = Element::decode(static_cast<u8>(codes >> 8));
+  }
+};
+
+template <int VectorBytes> struct context : any_context {
+  static constexpr int vector_bytes = VectorBytes;
+};
+
+/// Launches `blocks` blocks of a body. Context: which device; its vector_bytes are that device's widest load.
+template <class Body, class Context = context<16>>
+counters launch(i64 blocks, const typename Body::params& params, device_memory& memory, unsigned seed = 1) {
+  using shared = typename Body::template shared<Context::vector_bytes>;
+  thread_block threads(Body::threads, memory, seed);
+  const auto storage = std::make_unique<shared>();
+  for (i64 number = 0; number < blocks; ++number) {
+    threads.run(storage.get(), sizeof(shared), [&](int thread) {
+      Context c{{threads, thread, number}};
+      Body::run(c, *storage, params);
+    });
+  }
+  return threads.count;
+}
+
+}  // namespace emulator
+#endif
