@@ -19,5 +19,11 @@ template <layout Codes, layout Scales> struct pair_layout {
 /// Row-major codes and scales: what quantizers make and checkpoints hold.
 using canonical_layout = pair_layout<row_major, row_major>;
 
+/// Pairs of layouts by what a weight is: GateUp for the fused gate and up of experts (w13), Plain for every other one.
+template <class Plain, class GateUp> struct layout_by_role {
+  using plain = Plain;
+  using gate_up = GateUp;
+};
+
 FP8WIRE_ABI_END
 #endif

@@ -26,6 +26,9 @@ inline constexpr fusion_rule fusion_rules[] = {
     {"q_a_proj|kv_a_proj_with_mqa", "fused_qkv_a_proj", "self_attn"},
 };
 
+/// Whether a weight is the fused gate and up of a layer's experts, [experts, 2I, H] with gate first.
+constexpr bool is_gate_up(std::string_view weight) noexcept { return matches("**.experts.gate_up_proj", weight); }
+
 /// The name of the engine parameter that holds `tensor` together with its siblings; empty where it stands alone.
 ///
 /// model.layers.0.mlp.experts.3.up_proj.weight is a part of model.layers.0.mlp.experts.3.gate_up_proj.weight: the
