@@ -18,8 +18,8 @@ constexpr condition conditions[] = {condition::c1_layer_set,    condition::c2_gr
                                     condition::c7_transport,    condition::c8_commit,   condition::c9_scale_sanity,
                                     condition::c10_other_state};
 
-// "drop                 .  o  X ...": X where the condition that names the fault fired, o where another one did, ! where
-// the one that names it did not.
+// "drop                  .   o   X ...": X where the condition that names the fault fired, o where another one did,
+// ! where the one that names it was silent.
 std::string line_of(const testing::fault_row& row, const testing::fault_report& report) {
   std::string line(row.name);
   line.resize(22, ' ');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An update with everything that breaks other frameworks' buffers: odd sizes before FP32, scalars, one tensor too large.
+// An update with what breaks other frameworks' buffers: odd sizes before FP32, scalars, one tensor too large.
 #ifndef FP8WIRE_TESTS_WIRE_FORMS_FIXTURE_HPP
 #define FP8WIRE_TESTS_WIRE_FORMS_FIXTURE_HPP
 #include <fp8wire/quant/presets/transformer_engine.hpp>

@@ -67,8 +67,7 @@ inline shipment pack(const manifest& tensors, const plan& wire, u64 weight_versi
   return made;
 }
 
-namespace lost_on_the_way {
-
+/// Takes the arrivals of one buffer away.
 inline void drop_arrivals(shipment& of, u32 buffer) {
   std::vector<arrival> left;
   for (arrival& one : of.arrivals)
@@ -76,19 +75,16 @@ inline void drop_arrivals(shipment& of, u32 buffer) {
   of.arrivals = std::move(left);
 }
 
-/// The first arrival for which `wanted(name)` holds.
+/// The first arrival for which `wanted(name)` holds, or nullptr.
 template <class Wanted> arrival* first_arrival(shipment& of, const Wanted& wanted) {
   for (arrival& one : of.arrivals)
     if (wanted(std::string_view(one.name))) return &one;
   return nullptr;
 }
 
-}  // namespace lost_on_the_way
-
 /// Does to a shipment what the fault does; kinds of other places leave it alone. `before`: the version before this one,
 /// packed by the same plan. Expects: at least six buffers in the plan. Answers whether anything changed.
 inline bool damage(fault kind, shipment& one, const shipment& before, const manifest& tensors, const plan& wire) {
-  using namespace lost_on_the_way;
   std::vector<parcel>& parcels = one.parcels;
   const std::size_t middle = parcels.size() / 2;
   const auto is_scale = [](std::string_view name) { return name.ends_with("_scale_inv"); };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where the tensors of an update lie in transport buffers, whoever decided it, and what must hold for every such
-/// choice.
+/// Where the tensors of an update lie in transport buffers, whoever decided it, and what must hold for it.
 #ifndef FP8WIRE_WIRE_PLACEMENT_HPP
 #define FP8WIRE_WIRE_PLACEMENT_HPP
 #include <fp8wire/wire/plan.hpp>

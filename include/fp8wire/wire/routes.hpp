@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where each sent tensor ends up in an engine's memory: learned once through the engine's own loader, proven,
-/// replayed.
+/// Where each sent tensor ends up in an engine's memory: learned through its own loader, proven, replayed.
 ///
 /// A loader that fuses, shards and shuffles takes minutes of Python for what is a list of copies. The list is recorded
 /// while the loader runs, or learned from it by loading tensors whose elements say their own index; it is dropped, with
