@@ -49,6 +49,15 @@ FP8WIRE_ALWAYS_INLINE f32x4 ieee_result(f32x4 value) noexcept {
   asm("" : "+x"(value));
   return value;
 }
+/// As avx2::quotient.
+FP8WIRE_ALWAYS_INLINE f32x4 quotient(f32x4 dividend, f32x4 divisor) noexcept {
+#if defined(__AVX__)
+  asm("vdivps %1, %0, %0" : "+x"(dividend) : "x"(divisor));
+#else
+  asm("divps %1, %0" : "+x"(dividend) : "x"(divisor));
+#endif
+  return dividend;
+}
 #elif defined(__aarch64__)
 FP8WIRE_ALWAYS_INLINE two_i32x4 widen(const u16* from) noexcept {
   const uint16x8_t all = vld1q_u16(from);
@@ -63,6 +72,10 @@ FP8WIRE_ALWAYS_INLINE f32x4 ieee_result(f32x4 value) noexcept {
   asm("" : "+w"(value));
   return value;
 }
+FP8WIRE_ALWAYS_INLINE f32x4 quotient(f32x4 dividend, f32x4 divisor) noexcept {
+  asm("fdiv %0.4s, %0.4s, %1.4s" : "+w"(dividend) : "w"(divisor));
+  return dividend;
+}
 #else
 FP8WIRE_ALWAYS_INLINE two_i32x4 widen(const u16* from) noexcept {
   return {i32x4{from[0], from[1], from[2], from[3]}, i32x4{from[4], from[5], from[6], from[7]}};
@@ -76,6 +89,7 @@ FP8WIRE_ALWAYS_INLINE u8x16 narrow(i32x4 a, i32x4 b, i32x4 c, i32x4 d) noexcept 
   return bytes;
 }
 FP8WIRE_ALWAYS_INLINE f32x4 ieee_result(f32x4 value) noexcept { return value; }
+FP8WIRE_ALWAYS_INLINE f32x4 quotient(f32x4 dividend, f32x4 divisor) noexcept { return dividend / divisor; }
 #endif
 
 template <row_cast Cast, class In> struct portable {
@@ -205,7 +219,7 @@ template <row_cast Cast, class In> struct portable {
   FP8WIRE_ALWAYS_INLINE static i32x4 code4(i32x4 bits, f32x4 operand) noexcept {
     const f32x4 magnitude = as<f32x4>(bits & all(f32::magnitude_mask));
     f32x4 image;
-    if constexpr (Cast.divide) image = magnitude / ieee_result(operand);
+    if constexpr (Cast.divide) image = quotient(magnitude, operand);
     else image = magnitude * operand;
     image = ieee_result(image);
     const i32x4 lowest = all(static_cast<u32>(128 - Cast.bias) << 23);
