@@ -73,6 +73,13 @@ template <any_recipe Recipe, const naming& Naming, class Layout = canonical_layo
 
   /// "codes;scales": what the bytes of the two tensors mean, for messages and manifests.
   static constexpr detail::short_text encoding(float amax_floor = Recipe::num.amax_floor) noexcept {
+    static_assert(
+        [] {
+          detail::short_text longest = detail::grid_text<Recipe>(0.0f);
+          detail::append_layout<Layout>(longest);
+          return longest.view().size() < 480;
+        }(),
+        "the ids of recipe and layouts are too long for an encoding's text");
     detail::short_text text = detail::grid_text<Recipe>(amax_floor);
     detail::append_layout<Layout>(text);
     text << ";naming=" << Naming.id;
@@ -80,7 +87,6 @@ template <any_recipe Recipe, const naming& Naming, class Layout = canonical_layo
   }
   /// Grid id, naming and layout in one number.
   static constexpr u64 id(float amax_floor = Recipe::num.amax_floor) noexcept {
-    static_assert(!encoding(0.0f).view().empty(), "the ids of recipe and layouts are too long");
     return hash(encoding(amax_floor).view());
   }
   /// Calls function.operator()<pair>() with the pair of layouts of that weight.
