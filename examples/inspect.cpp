@@ -6,6 +6,7 @@
 #include "common/report.hpp"
 #include "common/target.hpp"
 #include "inspect/compare.hpp"
+#include "inspect/config.hpp"
 #include "inspect/pairs.hpp"
 #include "inspect/report.hpp"
 
@@ -20,8 +21,8 @@ struct settings {
 };
 
 int inspect(const settings& chosen) {
-  if (!chosen.config.empty()) programs::misuse("--check-config: not available yet");
-  if (!chosen.align.empty()) programs::misuse("--align: not available yet");
+  if (!chosen.config.empty()) return programs::check_config(chosen.config, chosen.report);
+  if (!chosen.align.empty()) return programs::align(chosen.align, chosen.report);
   if (chosen.first.empty()) programs::misuse("a checkpoint is required (try fp8-inspect --help)");
   if (!chosen.second.empty() && !chosen.original.empty())
     programs::misuse("--against compares one checkpoint with its original, not two");
@@ -70,7 +71,11 @@ int main(int count, char** arguments) {
   app.add_option("--threads", chosen.threads, "Threads (default: all processors)")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--check-config", chosen.config)->group("");
-  app.add_option("--align", chosen.align)->group("");
+  app.add_option("--check-config", chosen.config,
+                 "Every rule that a training run's configuration breaks; exit 1 if any")
+      ->type_name("FILE.json");
+  app.add_option("--align", chosen.align, "TOOL,RECIPE,TP,CP LENGTH...: padded lengths by that tool's rule")
+      ->type_name("RULE LENGTH")
+      ->expected(1, 1 << 20);
   return programs::run(app, count, arguments, [&] { return inspect(chosen); });
 }

@@ -151,12 +151,82 @@ class Inspect(support.Case):
         self.inspect("--html", self.path("i.html"), self.out)
         self.assertNotIn("alert(1)</script>", self.path("i.html").read_text(encoding="utf-8"))
 
+    def test_padded_lengths_by_each_tool(self):
+        # Worked out by hand from the tools' sources.
+        expected = {
+            "skyrl,mxfp8,2,1": ([128, 64, 0, 64], 256),
+            "skyrl,blockwise,2,2": ([512, 512, 0, 512], 1536),
+            "skyrl,mxfp8,1,1": ([128, 64, 0, 32], 224),
+            "skyrl-unpacked,blockwise,1,4": ([112, 48, 0, 16], 176),
+            "skyrl-main,blockwise,2,2": ([128, 64, 0, 32], 224),
+            "skyrl-main-unpacked,mxfp8,6,3": ([144, 48, 0, 48], 240),
+            "verl,blockwise,2,2": ([112, 48, 0, 16], 1024),
+            "verl-batched,blockwise,2,1": ([128, 64, 0, 64], 256),
+            "nemo,blockwise,2,2": ([104, 40, 0, 8], 1024),
+            "nemo,mxfp8,1,1": ([100, 40, 0, 1], 160),
+        }
+        for rule, (padded, total) in expected.items():
+            with self.subTest(rule=rule):
+                told = json.loads(self.good(INSPECT, "--json", "-", "--align", rule, 100, 40, 0, 1).stdout)
+                self.assertEqual([row["padded"] for row in told["sequences"]], padded)
+                self.assertEqual(told["total"], total)
+                text = self.good(INSPECT, "--align", rule, 100, 40, 0, 1).stdout
+                self.assertEqual(int(text.splitlines()[-1].split()[-1]), total)
+
+    def test_a_configuration_and_all_that_it_breaks(self):
+        def check(content, code):
+            self.path("run.json").write_text(content if isinstance(content, str) else json.dumps(content))
+            outcome = run(INSPECT, "--check-config", self.path("run.json"))
+            self.assertEqual(outcome.returncode, code, outcome.stdout + outcome.stderr)
+            return outcome
+
+        good = {
+            "arch": "sm90",
+            "policy": {"fp8_recipe": "blockwise", "scale": "fp32", "fp8_param": True, "fp8_param_gather": True},
+            "sync": {"mode": "blockwise"},
+            "environment": {"NVTE_FP8_BLOCK_SCALING_FP32_SCALES": "1", "VLLM_USE_DEEP_GEMM_E8M0": 0,
+                            "NVTE_FP8_BLOCK_AMAX_EPSILON": "1e-10"},
+        }
+        said = check(good, 0).stdout
+        self.assertIn("no violation", said)
+        for variable in ("NVTE_FP8_BLOCK_SCALING_FP32_SCALES=1", "VLLM_USE_DEEP_GEMM_E8M0=0", "EPSILON=1e-10"):
+            self.assertIn(variable, said)
+        for empty in ({}, {"policy": None}, {"reference": {}}, {"policy": {}, "engine": {}}):
+            check(empty, 0)
+        wrong = json.loads(json.dumps(good))
+        wrong["policy"] |= {"fp8_param_gather": False, "lora": "adapter-only", "fp8_parm": True}
+        wrong["reference"] = {"fp8_recipe": "mxfp8", "fp8_param": True, "scale": "e4m3"}
+        wrong["engine"] = {"fake_quant": True}
+        wrong["sync"]["prequantize"] = "yes"
+        wrong["environment"] |= {"VLLM_USE_DEEP_GEMM_E8M0": "true", "NVTE_FP8_BLOCK_AMAX_EPSILON": "-1e-3"}
+        outcome = check(wrong, 1)
+        lines = outcome.stdout.splitlines()
+        for path in ("policy.fp8_parm: no such option", "policy.fp8_param_gather: ", "policy.lora: ",
+                     "reference.scale: must be one of", "reference.fp8_recipe: ", "reference.fp8_param: ",
+                     "engine.fake_quant: ", "sync.prequantize: must be true or false",
+                     "VLLM_USE_DEEP_GEMM_E8M0: must be '0' or '1': 'true'",
+                     "NVTE_FP8_BLOCK_AMAX_EPSILON: is negative: '-1e-3'"):
+            self.assertEqual(sum(line.startswith(path) for line in lines), 1, (path, lines))
+        self.assertIn(f"{len(lines)} violations", outcome.stderr)
+        self.assertTrue(any("set policy.fp8_param_gather=true" in line for line in lines))
+        told = run(INSPECT, "--json", "-", "--check-config", self.path("run.json"))
+        self.assertEqual([row["path"] for row in json.loads(told.stdout)["violations"]],
+                         [line.split(":")[0] for line in lines])
+        for broken in ("[]", "{", '{"policy": 1}', '{"arch": "hopper"}', '{"arch": -90}', '{"arch": 9e9}'):
+            check(broken, 1)
+        self.bad(1, "nothing.json", INSPECT, "--check-config", self.path("nothing.json"))
+
     def test_wrong_usage(self):
         self.bad(2, "required", INSPECT)
-        self.bad(2, "not available yet", INSPECT, "--check-config", "x.json")
-        self.bad(2, "not available yet", INSPECT, "--align", "te,mxfp8,2,1", "100")
         self.bad(1, "nothing.safetensors", INSPECT, self.path("nothing.safetensors"))
-        self.assertNotIn("--align", run(INSPECT, "--help").stdout)
+        self.bad(2, ["te", "skyrl, skyrl-unpacked"], INSPECT, "--align", "te,mxfp8,2,1", "100")
+        self.bad(2, "tensorwise", INSPECT, "--align", "verl,fp4,2,1", "100")
+        self.bad(2, "TOOL,RECIPE,TP,CP", INSPECT, "--align", "verl,mxfp8,2", "100")
+        for wrong in ("verl,mxfp8,0,1", "verl,mxfp8,2,x", "verl,mxfp8,2,99999999999"):
+            self.bad(2, "is no number in 1 .. 65536", INSPECT, "--align", wrong, "100")
+        for wrong in ("-1", "1.5", "9" * 30):
+            self.bad(2, "", INSPECT, "--align=verl,mxfp8,2,1", wrong)
+        self.bad(2, "lengths are wanted", INSPECT, "--align", "verl,mxfp8,2,1")
 
 
 if __name__ == "__main__":
