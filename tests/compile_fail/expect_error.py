@@ -5,7 +5,7 @@
 A case is a source file of this folder with a mistake in it; with -DFIXED it must compile, so that a typo is not taken
 for the expected error. Its comments say what must be found in the message (regular expressions, on one line each):
   // EXPECT: text          from every compiler
-  // EXPECT-gcc: text      from g++ only; likewise EXPECT-clang
+  // EXPECT-gcc: text      from g++ only; likewise EXPECT-clang, EXPECT-nvcc
   // FLAGS: -std=c++17     more flags for the mistaken build
 """
 import pathlib

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A layout of one's own that forgets to say what its padding holds.
-// EXPECT: padding_bits
+// EXPECT-gcc: padding_bits
+// EXPECT-clang: padding_bits
+// EXPECT-nvcc: type constraint failed for "two_rows_apart"
 #include <fp8wire/layout/pair_layout.hpp>
 
 struct two_rows_apart {

@@ -3,6 +3,7 @@
 import concurrent.futures
 import os
 import subprocess
+import tempfile
 
 
 def run(command, text=None, **options):
@@ -14,8 +15,9 @@ def run(command, text=None, **options):
 
 
 def family(command):
-    """"gcc" or "clang"."""
-    return "clang" if "clang" in run([command[0], "--version"])[1] else "gcc"
+    """"gcc", "clang" or "nvcc"."""
+    said = run([command[0], "--version"])[1]
+    return "nvcc" if "NVIDIA" in said else "clang" if "clang" in said else "gcc"
 
 
 def each(function, items):
@@ -26,5 +28,12 @@ def each(function, items):
 
 def check_syntax(command, text):
     """Empty, or what the compiler said. The text is a whole translation unit."""
-    code, said = run([*command, "-fsyntax-only", "-x", "c++", "-"], text)
+    if os.path.basename(command[0]) == "nvcc":  # reads no pipe and knows no -fsyntax-only
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "text.cu")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            code, said = run([*command, "-c", path, "-o", os.path.join(folder, "text.o")])
+    else:
+        code, said = run([*command, "-fsyntax-only", "-x", "c++", "-"], text)
     return said.strip() or f"exit code {code}" if code else ""
