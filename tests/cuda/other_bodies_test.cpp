@@ -50,7 +50,7 @@ template <class Recipe, class In> void check_sharded(i64 rows, i64 cols, std::ve
   const samples::expected<Recipe, In> right(in);
   buffer<u8> codes(right.codes.size());
   buffer<stored_t<Recipe>> scales(right.scales.size());
-  buffer<float> amax(right.scales.size(), 0.0f);
+  buffer<u32> amax(right.scales.size(), u32{0});
   buffer<u64> status(1, kernel::no_index);
   const i64 grid_rows = scale_rows<typename Recipe::block>(rows), grid_cols = scale_cols<typename Recipe::block>(cols);
   emulator::device_memory memory;
@@ -75,7 +75,7 @@ template <class Recipe, class In> void check_sharded(i64 rows, i64 cols, std::ve
     }
   }
   using scale_task = kernel::scales_task<Recipe, In>;
-  const scale_task make{dense(static_cast<const float*>(amax.data()), grid_rows, grid_cols),
+  const scale_task make{dense(static_cast<const u32*>(amax.data()), grid_rows, grid_cols),
                         dense(scales.data(), grid_rows, grid_cols), Recipe::num.amax_floor};
   emulator::launch<kernel::scales_body<scale_task>>(ceil_div(grid_rows * grid_cols, 256), make, memory);
   CHECK(codes == right.codes);

@@ -32,7 +32,7 @@ FP8WIRE_HD constexpr i64 tiles_of_task(const compare_task& task) noexcept {
 /// Source: one_task or task_table of compare_task.
 template <class Source> struct compare_body {
   using params = Source;
-  static constexpr int threads = 256, blocks_per_sm = 8;
+  static constexpr int threads = 256, blocks_per_sm = 4;
   static constexpr int width = 16, lanes = tile_extent / width, step = threads / lanes;
   template <int> struct shared {};
 

@@ -24,6 +24,10 @@ inline constexpr bool converts_all<Element> = Element::policy.infinity == cast_p
                                               Element::policy.nan == cast_policy::nan_to::positive_nan &&
                                               !Element::policy.quiet_nan_is_lowest;
 
+/// Whether a rule's element is one IEEE product. A variable, since device code may not call the function that finds out.
+template <class Rule> inline constexpr bool is_product =
+    fp8wire::detail::element_op_of<Rule>() == fp8wire::detail::element_op::multiply;
+
 /// The FP32 value with which a weight enters the recipe.
 template <class Recipe, class In> FP8WIRE_HD constexpr float entering(In weight) noexcept {
   float value = reference::load<Recipe>(weight);
@@ -40,7 +44,7 @@ FP8WIRE_BODY u32 codes2(Context&, float low, float high, float low_operand, floa
   using element = typename Recipe::element;
   using rule = typename Recipe::rule;
   float a, b;
-  if constexpr (fp8wire::detail::element_op_of<rule>() == fp8wire::detail::element_op::multiply) {
+  if constexpr (is_product<rule>) {
     Context::multiply2(low, high, low_operand, high_operand, a, b);
   } else {
     a = rule::apply(low, low_operand);

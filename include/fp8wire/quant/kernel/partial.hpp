@@ -12,14 +12,14 @@ FP8WIRE_ABI_BEGIN
 namespace kernel {
 
 /// A part of one rows x cols matrix: part(0, 0) is its element (row, col).
-/// amax: scale_rows x scale_cols of the whole matrix; codes: the shape of the part, ignored by the amax body.
+/// amax: scale_rows x scale_cols of the whole matrix, FP32 magnitudes as bits; codes: the shape of the part, ignored by the amax body.
 template <any_recipe Recipe, class In> struct partial_task {
   using recipe = Recipe;
   using input = In;
   static_assert(Recipe::num.edge == edge_pad::zero, "a part does not know the matrix's last element");
   matrix_view<const In> part;
   i64 row, col, rows, cols;
-  matrix_view<float> amax;
+  matrix_view<u32> amax;
   matrix_view<u8> codes;
   u64* status;
   i64 index_base;
@@ -72,7 +72,7 @@ template <class Task> struct part_tile {
     const int block_col = block::cols == whole ? 0 : c / (block::cols == whole ? 1 : block::cols);
     return block_row * grid_cols + block_col;
   }
-  FP8WIRE_BODY float* amax(int at) const {
+  FP8WIRE_BODY u32* amax(int at) const {
     const i64 block_row = (block::rows == whole ? 0 : tile_row * grid_rows) + at / grid_cols;
     const i64 block_col = (block::cols == whole ? 0 : tile_col * grid_cols) + at % grid_cols;
     if (block_row >= task.amax.rows || block_col >= task.amax.cols) return nullptr;
@@ -106,7 +106,7 @@ template <class Source, class Task> struct partial_amax_body {
         if (!c.sync_or(held::nonfinite(largest))) {
           largest = c.warp_max(largest);
           if (c.thread() % warp_size == 0 && largest > 0)
-            c.global_max(reinterpret_cast<u32*>(at.amax(0)), widened<input>(largest));
+            c.global_max(at.amax(0), widened<input>(largest));
           return;
         }
       }
@@ -129,7 +129,7 @@ template <class Source, class Task> struct partial_amax_body {
       }
       if constexpr (shared_by_warp) magnitude = c.warp_max(magnitude);
       if (magnitude > 0 && (!shared_by_warp || c.thread() % warp_size == 0))
-        c.global_max(reinterpret_cast<u32*>(at.amax(tile::block_at(row, col))), magnitude);
+        c.global_max(at.amax(tile::block_at(row, col)), magnitude);
     }
     bad.report(c, at.task.status);
   }
@@ -152,8 +152,8 @@ template <class Source, class Task> struct partial_cast_body {
     const tile at = tile::of(*mine.task, mine.tile);
     bool finite = true;
     for (int i = c.thread(); i < tile::count; i += threads) {
-      const float* amax = at.amax(i);
-      const u32 bits = amax == nullptr ? 0 : bits_of(c.load(amax));
+      const u32* amax = at.amax(i);
+      const u32 bits = amax == nullptr ? 0 : c.load(amax);
       const float operand = reference::block_scale<recipe, input>(bits, at.task.amax_floor).operand;
       c.write(s.operands + i, operand);
       finite &= f32::is_finite(bits) && f32::is_finite(bits_of(recipe::rule::apply(float_of(bits), operand)));
@@ -197,7 +197,7 @@ template <class Source, class Task> struct partial_cast_body {
 template <any_recipe Recipe, class In, class Scales = matrix_view<stored_t<Recipe>>> struct scales_task {
   using recipe = Recipe;
   using input = In;
-  matrix_view<const float> amax;
+  matrix_view<const u32> amax;
   Scales scales;
   float amax_floor;
 };
@@ -214,7 +214,7 @@ template <class Task> struct scales_body {
     const i64 at = c.block() * threads + c.thread(), cols = task.amax.cols;
     if (at >= task.amax.rows * cols) return;
     const i64 row = at / cols, col = at - row * cols;
-    const u32 amax = bits_of(c.load(&task.amax(row, col)));
+    const u32 amax = c.load(&task.amax(row, col));
     const auto scale = reference::block_scale<recipe, typename Task::input>(amax, task.amax_floor);
     c.store(&task.scales(0, row, col), scale.stored);
   }

@@ -44,7 +44,7 @@ template <class Source, class Task> struct both_body {
   using params = Source;
   static constexpr int threads = tile_threads<input>, blocks_per_sm = 1024 / threads;
 
-  template <int> struct shared {
+  struct shared_memory {
     typename rows::shared row;
     typename columns::shared column;
     edge_shared<row_recipe> row_edge;
@@ -52,8 +52,9 @@ template <class Source, class Task> struct both_body {
     alignas(16) float row_operands[block_grid<row_recipe>::count];
     alignas(16) float column_operands[block_grid<column_recipe>::count];
   };
+  template <int> using shared = shared_memory;
 
-  template <class Context> static FP8WIRE_BODY void run(Context& c, shared<16>& s, const params& source) {
+  template <class Context> static FP8WIRE_BODY void run(Context& c, shared_memory& s, const params& source) {
     const assignment<Task> mine = source.assigned(c);
     const Task& task = *mine.task;
     const tile_place place = place_of(mine.tile, task.in.rows, task.in.cols);
@@ -65,7 +66,7 @@ template <class Source, class Task> struct both_body {
 
  private:
   template <class Context>
-  static FP8WIRE_BODY bool quantize_whole(Context& c, shared<16>& s, const Task& task, const tile_place& place) {
+  static FP8WIRE_BODY bool quantize_whole(Context& c, shared_memory& s, const Task& task, const tile_place& place) {
     typename rows::held tile;
     tile.load(c, task.in, place);
     typename columns::held same;
