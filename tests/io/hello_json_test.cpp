@@ -7,6 +7,8 @@
 
 #include <fp8wire/io/error_json.hpp>
 #include <fp8wire/io/hello_json.hpp>
+#include <fp8wire/layout/block_major_k.hpp>
+#include <fp8wire/layout/deepgemm.hpp>
 #include <fp8wire/quant/presets/all.hpp>
 
 #include "../wire/fake_transport.hpp"
@@ -57,6 +59,31 @@ TEST_CASE("a manifest survives JSON, names with quotes and parts and labels incl
   REQUIRE(from_plan);
   CHECK(*from_plan == one);
   CHECK(*fw::manifest_from_json(fw::to_json(fw::manifest{})) == fw::manifest{});
+}
+
+TEST_CASE("a weight in an engine's layout shows what is stored, and its own extents beside it") {
+  using wire = fw::wire_format<fw::presets::vllm_block::recipe, fw::namings::vllm,
+                               fw::pair_layout<fw::block_major_k<128>, fw::deepgemm_fp32>>;
+  fw::manifest one;
+  REQUIRE(!one.add<wire>("a.weight", {100, 200}));
+  REQUIRE(!one.add<wire>("experts.weight", {3, 100, 128}));
+  CHECK(one.entries()[0].shape == std::vector<fw::i64>{2, 100, 128});
+  CHECK(one.entries()[0].bytes == 2 * 100 * 128);
+  CHECK(one.entries()[1].shape == std::vector<fw::i64>{2, 4});
+  CHECK(one.entries()[2].shape == std::vector<fw::i64>{3, 1, 100, 128});
+  const std::string text = fw::to_json(one);
+  CHECK(text.find("\"extents\": [1, 100, 200]") != std::string::npos);
+  const auto back = fw::manifest_from_json(text);
+  INFO(back.error().message());
+  REQUIRE(back);
+  CHECK(*back == one);
+  CHECK(back->hash() == one.hash());
+  fw::manifest wider;
+  REQUIRE(!wider.add<wire>("a.weight", {100, 201}));
+  REQUIRE(!wider.add<wire>("experts.weight", {3, 100, 128}));
+  CHECK(wider.hash() != one.hash());
+  REQUIRE(fw::differences(wider, one).size() == 1);
+  CHECK(fw::differences(wider, one)[0].broken == fw::condition::c5_geometry);
 }
 
 TEST_CASE("unknown keys of any type are skipped, wherever they stand") {

@@ -253,6 +253,13 @@ TEST_CASE("sanity finds the first bad byte at any place and length") {
     CHECK((fw::first_bad_code(fw::dtype::f8_e5m2fnuz, &one, 1) == 0) == (code == 0x80));
     CHECK((fw::first_bad_scale(fw::dtype::f8_e8m0, &one, 1) == 0) == (code == 0xFF));
   }
+  // Padding of a layout is zero or one; anything else must be a scale there too.
+  const float scales[] = {1.0f, 0.0f, -1.0f};
+  const auto* bytes = reinterpret_cast<const std::byte*>(scales);
+  CHECK(fw::first_bad_scale(fw::dtype::f32, bytes, 12) == 1);
+  CHECK(fw::first_bad_scale(fw::dtype::f32, bytes, 12, true) == 2);
+  const fw::u32 words[] = {0x7F7F7F7Fu, 0x7F00FF00u};
+  CHECK(fw::first_bad_scale(fw::dtype::int32, reinterpret_cast<const std::byte*>(words), 8) == 1);
 }
 
 TEST_CASE("a malformed or wrong finish is refused, and the vote says so") {

@@ -72,6 +72,10 @@ inline void append_manifest(std::string& out, const manifest& from) {
     if (entry.what == role::codes) {
       out.append(", \"encoding\": ").append(std::to_string(item.encoding));
       out.append(", \"split_rows\": ").append(std::to_string(item.facts.split_rows));
+      if (!shows_extents(entry.shape, item.facts.extents)) {
+        const i64 extents[] = {item.facts.extents.batch, item.facts.extents.rows, item.facts.extents.cols};
+        append_numbers(out.append(", \"extents\": "), extents);
+      }
       if (item.facts.whole_rows != 0 || item.facts.whole_cols != 0) {
         const i64 part[] = {item.facts.part.row, item.facts.part.col, item.facts.whole_rows, item.facts.whole_cols};
         append_numbers(out.append(", \"part\": "), part);
@@ -195,9 +199,9 @@ class manifest_reader {
       for (std::string& one : texts_) one.clear();
       for (i64& number : whole_) number = 0;
       for (auto& list : numbers_) list.clear();
-    } else if (where_ == place::record && !object && (key_ == shape || key_ == part)) {
+    } else if (where_ == place::record && !object && (key_ == shape || key_ == part || key_ == extents_key)) {
       where_ = place::numbers;
-      list_ = key_ == shape ? 0 : 1;
+      list_ = key_ == shape ? 0 : key_ == part ? 1 : 2;
     } else {
       return fail(errc::bad_header,
                   key_ < 0 ? "a list holds no objects" : std::string(keys[key_]) + " has the wrong type");
@@ -239,6 +243,7 @@ class manifest_reader {
     encoding,
     split_rows,
     part,
+    extents_key,
     key_count
   };
   static constexpr std::string_view keys[key_count] = {"fp8wire_manifest",
@@ -257,10 +262,11 @@ class manifest_reader {
                                                        "of",
                                                        "encoding",
                                                        "split_rows",
-                                                       "part"};
+                                                       "part",
+                                                       "extents"};
   static constexpr std::size_t most_numbers = 64;
   static constexpr bool is_list(int at) noexcept {
-    return (at >= encodings && at <= aliases) || at == shape || at == part;
+    return (at >= encodings && at <= aliases) || at == shape || at == part || at == extents_key;
   }
 
   bool fail(errc code, std::string what) { return fail(make_error(code, texts_[name], std::move(what))); }
@@ -301,7 +307,9 @@ class manifest_reader {
       return fail(errc::bad_header, "its encoding is not in the list");
     if (bit_width(spec.dtype) != 8)
       return fail(errc::wrong_dtype, "codes have 8 bits, not " + std::to_string(bit_width(spec.dtype)));
-    auto extents = extents_of(spec.name, spec.shape);
+    const bool laid_out = !numbers_[2].empty();
+    if (laid_out && numbers_[2].size() != 3) return fail(errc::bad_header, "extents must have three numbers");
+    auto extents = extents_of(spec.name, laid_out ? numbers_[2] : spec.shape);
     if (!extents) return fail(extents.error());
     facts_ = {*extents, whole_[split_rows], {}, 0, 0};
     if (!numbers_[1].empty()) {
@@ -339,7 +347,7 @@ class manifest_reader {
   i64 root_schema_ = 0;
   std::string texts_[key_count];
   i64 whole_[key_count] = {};
-  std::vector<i64> numbers_[2];  // shape, part
+  std::vector<i64> numbers_[3];  // shape, part, extents
   std::vector<encoding_entry> known_;
   std::vector<std::pair<std::string, std::string>> tied_;
   tensor_spec codes_;

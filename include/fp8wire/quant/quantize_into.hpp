@@ -165,6 +165,34 @@ laid_status quantize_into(matrix_view<const In> in, laid_pair<Recipe, Layout> ou
   return found;
 }
 
+/// Canonical scales to where a layout wants them, as quantize_into writes them. scratch: as quantize_into's; only packed
+/// layouts use it. Answers the first block whose scale E8M0 cannot hold, batch -1 where there is none.
+template <any_recipe Recipe, class Layout>
+index3 relayout_scales(const_pair_view<Recipe> pair,
+                       laid_out<typename Layout::scales, laid_scale_t<Recipe, Layout>> target,
+                       std::span<std::byte> scratch) {
+  if constexpr (Layout::scales::packed == 1) {
+    relayout(pair.scales, target);
+    return {-1, -1, -1};
+  } else {
+    const detail::panel_plan<Recipe, Layout> plan{pair.codes.rows, pair.codes.cols};
+    if (static_cast<i64>(scratch.size()) < plan.code_bytes() + plan.scale_bytes())
+      detail::raise("relayout_scales: bytes of scratch", static_cast<i64>(scratch.size()),
+                    plan.code_bytes() + plan.scale_bytes());
+    auto* const grid = reinterpret_cast<stored_t<Recipe>*>(scratch.data() + plan.code_bytes());
+    const i64 matrix = target.batch == 0 ? 0 : target.size() / target.batch;
+    index3 refused{-1, -1, -1};
+    for (i64 b = 0; b < pair.scales.batch; ++b) {
+      for (i64 row = 0; row < pair.scales.rows; ++row)
+        for (i64 col = 0; col < pair.scales.cols; ++col) grid[row * pair.scales.cols + col] = pair.scales(b, row, col);
+      const index3 wrong =
+          detail::place_scales<Recipe, Layout>(grid, plan, {target.data + b * matrix, 1, target.rows, target.cols});
+      if (wrong.batch >= 0 && refused.batch < 0) refused = {b, wrong.row, wrong.col};
+    }
+    return refused;
+  }
+}
+
 /// Proves what quantize_into wrote against the scalar definition and the layouts' own arithmetic, element by element.
 /// A wrong byte of padding has batch -1 and its offset as column.
 /// Shapes as in quantize_into. Throws precondition_error if they disagree.

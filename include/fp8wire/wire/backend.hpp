@@ -10,7 +10,7 @@
 
 #include <fp8wire/core/checksum.hpp>
 #include <fp8wire/core/error.hpp>
-#include <fp8wire/quant/quantize.hpp>
+#include <fp8wire/quant/quantize_into.hpp>
 
 FP8WIRE_ABI_BEGIN
 
@@ -23,7 +23,9 @@ struct quantize_job {
 
 /// prepare: once, with the numbers of pieces and items. begin: a new update; sums and statuses are those of no update
 /// yet.
-/// quantize: weights into a slot (template over recipe and input). copy: bytes that are ready into a slot.
+/// quantize: weights into a slot (template over recipe and input). quantize_into<Recipe, Layout>(job, in, codes, scales,
+/// floor, s) and forward_into<Recipe, Layout>(job, pair, codes, scales, s): the same, and canonical codes and scales, into
+/// a slot's bytes in a pair of layouts; asked for by wire formats that have one only. copy: bytes that are ready into a slot.
 /// seal: everything enqueued so far is on the stream when it returns. collect: waits for the stream; then sums() and
 /// statuses() hold. Expects: collect once an update, after every piece was written.
 template <class Backend, class Recipe, class Stream>
@@ -57,6 +59,37 @@ template <executor Executor = serial> class host_backend {
     record<Recipe>(job, out, fp8wire::quantize<Recipe, In>(in, out, amax_floor, run_));
     return {};
   }
+  /// The sum of a piece that lies in its slot.
+  void sum(u32 piece, std::span<const std::byte> bytes) noexcept {
+    sums_[piece] = checksum(bytes.data(), bytes.size());
+  }
+  /// Into another pair of layouts; scratch is kept for the next weight. Errors: bad_scale (C9) where E8M0 cannot hold a
+  /// scale of a packed layout.
+  template <any_recipe Recipe, class Layout, class In, class Stream>
+  error quantize_into(const quantize_job& job, matrix_view<const In> in, u8* codes, std::byte* scales, float amax_floor,
+                      Stream) {
+    using scale = laid_scale_t<Recipe, Layout>;
+    const auto out = laid_pair<Recipe, Layout>::of(codes, reinterpret_cast<scale*>(scales), in.batch, in.rows, in.cols);
+    const std::size_t bytes = static_cast<std::size_t>(quantize_scratch_bytes<Recipe, Layout>(in.rows, in.cols));
+    if (scratch_.size() < bytes) scratch_.resize(bytes);
+    const laid_status seen = fp8wire::quantize_into<Recipe, Layout, In>(in, out, scratch_, amax_floor, run_);
+    if (!seen.finite() && statuses_[job.item] < 0) statuses_[job.item] = seen.first_nonfinite;
+    sum_laid(job, out);
+    return refused(seen.refused_scale);
+  }
+  template <any_recipe Recipe, class Layout, class Stream>
+  error forward_into(const quantize_job& job, const_pair_view<Recipe> pair, u8* codes, std::byte* scales, Stream) {
+    using scale = laid_scale_t<Recipe, Layout>;
+    const auto& from = pair.codes;
+    const auto out =
+        laid_pair<Recipe, Layout>::of(codes, reinterpret_cast<scale*>(scales), from.batch, from.rows, from.cols);
+    const std::size_t bytes = static_cast<std::size_t>(quantize_scratch_bytes<Recipe, Layout>(from.rows, from.cols));
+    if (scratch_.size() < bytes) scratch_.resize(bytes);
+    relayout(from, out.codes);
+    const index3 wrong = relayout_scales<Recipe, Layout>(pair, out.scales, scratch_);
+    sum_laid(job, out);
+    return refused(wrong);
+  }
   /// Status and sums of a pair that lies in its slot, whoever quantized it.
   template <any_recipe Recipe> void record(const quantize_job& job, pair_view<Recipe> out, status seen) noexcept {
     if (!seen.finite() && statuses_[job.item] < 0) statuses_[job.item] = job.index_base + seen.first_nonfinite;
@@ -87,7 +120,20 @@ template <executor Executor = serial> class host_backend {
   std::span<const i64> statuses() const noexcept { return statuses_; }
 
  private:
+  template <class Pair> void sum_laid(const quantize_job& job, const Pair& out) noexcept {
+    sums_[job.codes_piece] = checksum(out.codes.data, static_cast<std::size_t>(out.codes.size_bytes()));
+    sums_[job.scales_piece] = checksum(out.scales.data, static_cast<std::size_t>(out.scales.size_bytes()));
+  }
+  static error refused(const index3& block) {
+    if (block.batch < 0) return {};
+    return make_error(errc::bad_scale, "",
+                      "the scale of block (" + std::to_string(block.batch) + ", " + std::to_string(block.row) + ", " +
+                          std::to_string(block.col) + ") is no power of two that E8M0 holds",
+                      condition::c9_scale_sanity);
+  }
+
   Executor run_;
+  std::vector<std::byte> scratch_;
   std::vector<u64> sums_;
   std::vector<i64> statuses_;
 };

@@ -101,6 +101,11 @@ class comparison {
               std::to_string(there.facts.part.col) + " are offered, from " + std::to_string(here.facts.part.row) +
               " and " + std::to_string(here.facts.part.col) + " expected",
           condition::c5_geometry);
+    else if (expected.what == role::codes && !(there.facts.extents == here.facts.extents))
+      say(errc::wrong_shape, expected.name,
+          "weights of " + text_of({there.facts.extents.rows, there.facts.extents.cols}) + " are offered, of " +
+              text_of({here.facts.extents.rows, here.facts.extents.cols}) + " expected",
+          condition::c5_geometry);
   }
 
   static std::string described(const manifest& all, const manifest_entry& entry) {

@@ -60,7 +60,7 @@ template <class Stream = host_stream> class host_store {
     pieces_.reserve(wire.pieces().size());
     for (const plan_piece& piece : wire.pieces()) {
       const manifest_entry& entry = tensors.entries()[piece.entry];
-      pieces_.push_back({piece.entry, piece.from, entry.dtype, entry.what});
+      pieces_.push_back({piece.entry, piece.from, entry.dtype, entry.what, may_be_padded(tensors, entry)});
     }
   }
 
@@ -72,6 +72,12 @@ template <class Stream = host_stream> class host_store {
     return {live_.data() + offsets_[entry], static_cast<std::size_t>(sizes_[entry])};
   }
 
+  /// The bytes of the update that is being received, for a finalize that derives something from them.
+  std::span<const std::byte> incoming(std::size_t entry) const noexcept {
+    const detail::raw_memory& memory = mode_ == commit_mode::staged ? staging_ : live_;
+    return {memory.data() + offsets_[entry], static_cast<std::size_t>(sizes_[entry])};
+  }
+
   /// Copies, sums and judges in one pass, 64 KiB at a time, so that the judge reads from cache. Of a piece that is kept
   /// in part all bytes are summed and judged.
   error write(u32 piece, std::span<const std::byte> from, stream) noexcept {
@@ -81,8 +87,8 @@ template <class Stream = host_stream> class host_store {
     const auto judge = [&](std::size_t done, std::size_t size) {
       if (first_bad >= 0 || to.what == role::kept) return;
       const std::byte* part = from.data() + done;
-      const i64 bad =
-          to.what == role::codes ? first_bad_code(to.type, part, size) : first_bad_scale(to.type, part, size);
+      const i64 bad = to.what == role::codes ? first_bad_code(to.type, part, size)
+                                             : first_bad_scale(to.type, part, size, to.padded);
       if (bad >= 0) first_bad = static_cast<i64>(done) * 8 / bit_width(to.type) + bad;
     };
     u64 sum = 0;
@@ -108,7 +114,13 @@ template <class Stream = host_stream> class host_store {
     u64 from;  // first byte of the entry
     dtype type;
     role what;
+    bool padded;
   };
+  static bool may_be_padded(const manifest& tensors, const manifest_entry& entry) {
+    const i32 encoding = tensors.items()[entry.item].encoding;
+    return encoding >= 0 &&
+           tensors.encodings()[static_cast<std::size_t>(encoding)].text.find(";scales=row-major;") == std::string::npos;
+  }
   bool keeps_all(std::size_t entry) const noexcept { return parts_.empty() || parts_[entry].rectangles.empty(); }
   u64 lay_out(const manifest& tensors) {
     u64 total = 0;

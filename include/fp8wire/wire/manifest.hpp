@@ -152,6 +152,13 @@ template <class List> std::string missing_keys(const List& list) {
   return "missing keys (" + std::to_string(count) + "): [" + names + (count > 8 ? ", ...]" : "]");
 }
 
+/// Whether codes of that shape are canonical ones of those extents; other layouts show what they store.
+inline bool shows_extents(const std::vector<i64>& shape, const matrix_extents& m) noexcept {
+  const std::size_t rank = shape.size();
+  return (rank == 2 || rank == 3) && shape[rank - 2] == m.rows && shape[rank - 1] == m.cols &&
+         (rank == 2 ? m.batch == 1 : shape[0] == m.batch);
+}
+
 /// 0 where a pair must not be cut: whole-matrix blocks, blocks that look at the matrix's last element, other layouts.
 template <any_wire_format Wire> constexpr i64 split_rows_of() noexcept {
   using recipe = typename Wire::recipe;
@@ -307,7 +314,7 @@ inline error manifest::judge_pair(const std::vector<tensor_spec>& specs, const p
   const matrix_extents& m = facts.extents;
   i64 elements = 0;
   if (!multiply_checked(m.batch, m.rows, elements) || !multiply_checked(elements, m.cols, elements) ||
-      bytes[0] != static_cast<u64>(elements))
+      (facts.split_rows == 0 ? bytes[0] < static_cast<u64>(elements) : bytes[0] != static_cast<u64>(elements)))
     return make_error(errc::wrong_shape, specs[0].name, "codes are one byte an element; the bytes",
                       static_cast<i64>(bytes[0]), elements, condition::c5_geometry);
   if (facts.split_rows < 0)
@@ -378,6 +385,9 @@ inline u64 manifest::hash() const noexcept {
         fp8wire::hash(item.encoding < 0 ? u64{0} : encodings_[static_cast<std::size_t>(item.encoding)].wire_id, state);
     for (const i64 number : {item.facts.part.row, item.facts.part.col, item.facts.whole_rows, item.facts.whole_cols})
       state = put_number(number, state);
+    if (entry.what == role::codes && !detail::shows_extents(entry.shape, item.facts.extents))
+      for (const i64 number : {item.facts.extents.batch, item.facts.extents.rows, item.facts.extents.cols})
+        state = put_number(number, state);
     state = fp8wire::hash(entry.shape.size(), state);
     for (const i64 extent : entry.shape) state = put_number(extent, state);
   }

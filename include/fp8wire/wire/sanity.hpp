@@ -35,16 +35,22 @@ inline i64 first_magnitude(const std::byte* bytes, std::size_t count, u8 least) 
 
 }  // namespace detail
 
-/// Index of the first scale that is zero, negative, infinite or NaN (E8M0: 255), -1 if there is none.
-/// Other dtypes than F32, BF16, U8 and F8_E8M0 are no scales: -1.
-inline i64 first_bad_scale(dtype type, const std::byte* bytes, std::size_t size) noexcept {
+/// Index of the first scale that is zero, negative, infinite or NaN (E8M0: 255), -1 if there is none; packed E8M0 in
+/// int32 counts in words. `padded`: zeros among FP32 and BF16 scales may be a layout's padding.
+/// Other dtypes than F32, BF16, U8, F8_E8M0 and I32 are no scales: -1.
+inline i64 first_bad_scale(dtype type, const std::byte* bytes, std::size_t size, bool padded = false) noexcept {
+  const u32 least = padded ? 0 : 1;
   switch (type) {
     case dtype::f32:
-      return detail::first_of<u32>(bytes, size / 4, [](u32 bits) { return bits - 1 >= f32::infinity - 1; });
+      return detail::first_of<u32>(bytes, size / 4, [=](u32 bits) { return bits - least >= f32::infinity - least; });
     case dtype::bf16:
-      return detail::first_of<u16>(bytes, size / 2, [](u16 bits) { return bits == 0 || bits >= 0x7F80; });
+      return detail::first_of<u16>(bytes, size / 2, [=](u16 bits) { return bits < least || bits >= 0x7F80; });
     case dtype::uint8:
     case dtype::f8_e8m0: return detail::first_of<u8>(bytes, size, [](u8 bits) { return bits == 0xFF; });
+    case dtype::int32: {
+      const i64 found = detail::first_of<u8>(bytes, size, [](u8 bits) { return bits == 0xFF; });
+      return found < 0 ? -1 : found / 4;
+    }
     default: return -1;
   }
 }

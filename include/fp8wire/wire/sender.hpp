@@ -23,8 +23,7 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
   using stored = stored_t<recipe>;
   using stream = typename Publisher::stream;
   static_assert(sender_backend<Backend, recipe, stream>, "Backend lacks a member: see fp8wire/wire/backend.hpp");
-  static_assert(std::same_as<typename Wire::layout, canonical_layout>,
-                "slots hold canonical layouts: relayout in the sink's finalize");
+  static constexpr bool canonical = std::same_as<typename Wire::layout, canonical_layout>;
 
   /// Expects: the plan was made from the manifest; manifest, plan and transport outlive the sender.
   sender(const manifest& tensors, const plan& wire, Publisher& transport, float amax_floor = recipe::num.amax_floor,
@@ -77,18 +76,24 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
   template <class In> error put(std::string_view weight, matrix_view<const In> in, stream s) {
     u32 item = 0;
     if (error wrong = admit_pair(weight, {in.batch, in.rows, in.cols}, item)) return wrong;
-    return fill_pair(item, s, [&](const pair_cut& cut, pair_view<recipe> out) {
-      return backend_.template quantize<recipe>(quantize_job{item, cut.piece, cut.piece + 1, cut.index_base},
-                                                cut.of(in), out, floor_, s);
-    });
+    if constexpr (!canonical) {
+      return fill_laid(weight, item, s, [&]<class Pair>(const quantize_job& job, u8* codes, std::byte* scales) {
+        return backend_.template quantize_into<recipe, Pair>(job, in, codes, scales, floor_, s);
+      });
+    } else {
+      return fill_pair(item, s, [&](const pair_cut& cut, pair_view<recipe> out) {
+        return backend_.template quantize<recipe>(quantize_job{item, cut.piece, cut.piece + 1, cut.index_base},
+                                                  cut.of(in), out, floor_, s);
+      });
+    }
   }
   template <class In> error put(std::string_view weight, matrix_view<In> in, stream s) {
     return put(weight, matrix_view<const In>(in), s);
   }
 
-  /// Sends codes and scales that are already on this grid (persistent FP8 parameters): bytes are copied, never made
-  /// again.
-  /// Errors: as put; wrong_shape (C5) for scales that do not fit the codes.
+  /// Sends canonical codes and scales that are already on this grid (persistent FP8 parameters): bytes are copied, or
+  /// moved to where the wire's layout wants them, never made again.
+  /// Errors: as put; bad_scale (C9) where a packed layout cannot hold a scale; wrong_shape (C5) for scales that do not fit the codes.
   error forward(std::string_view weight, const_pair_view<recipe> pair, stream s) {
     u32 item = 0;
     if (error wrong = admit_pair(weight, {pair.codes.batch, pair.codes.rows, pair.codes.cols}, item)) return wrong;
@@ -100,10 +105,16 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
     if (pair.scales.cols != cols)
       return make_error(errc::wrong_shape, std::string(weight), "scale columns differ from the block grid",
                         pair.scales.cols, cols, condition::c5_geometry);
-    return fill_pair(item, s, [&](const pair_cut& cut, pair_view<recipe> out) {
-      if (error wrong = backend_.copy(cut.piece, out.codes.data, cut.of(pair.codes), s)) return wrong;
-      return backend_.copy(cut.piece + 1, out.scales.data, cut.of_scales(pair.scales), s);
-    });
+    if constexpr (!canonical) {
+      return fill_laid(weight, item, s, [&]<class Pair>(const quantize_job& job, u8* codes, std::byte* scales) {
+        return backend_.template forward_into<recipe, Pair>(job, pair, codes, scales, s);
+      });
+    } else {
+      return fill_pair(item, s, [&](const pair_cut& cut, pair_view<recipe> out) {
+        if (error wrong = backend_.copy(cut.piece, out.codes.data, cut.of(pair.codes), s)) return wrong;
+        return backend_.copy(cut.piece + 1, out.scales.data, cut.of_scales(pair.scales), s);
+      });
+    }
   }
 
   /// Sends a kept tensor as it is, dense. Errors: as put; wrong_size (C7) unless `bytes` is the manifest's.
@@ -248,6 +259,24 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
       if (error lost = publish_ready(s)) return lost;
     }
     return {};
+  }
+
+  /// A pair in another layout than the canonical one is never cut: its two pieces lie in one slot.
+  template <class Fill> error fill_laid(std::string_view weight, u32 item, stream s, const Fill& fill) {
+    const u32 piece = plan_.of_item(item).first;
+    std::byte *codes = nullptr, *scales = nullptr;
+    window_.arrived(item);
+    error wrong = slot(piece, s, codes);
+    if (!wrong) wrong = slot(piece + 1, s, scales);
+    if (!wrong)
+      wrong = broken(Wire::with_layout(weight, [&]<class Pair>() {
+        return fill.template operator()<Pair>(quantize_job{item, piece, piece + 1, 0}, reinterpret_cast<u8*>(codes),
+                                              scales);
+      }));
+    if (wrong && wrong.tensor.empty()) failure_.tensor = wrong.tensor = weight;
+    if (wrong) return wrong;
+    window_.filled(plan_.pieces()[piece].buffer, 2);
+    return publish_ready(s);
   }
 
   /// Memory of a piece, its slot taken from the transport when its buffer is first touched.
