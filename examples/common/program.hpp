@@ -2,6 +2,7 @@
 /// What all programs share: exit codes, one message for each failure, and the check that standard output was written.
 #ifndef FP8WIRE_EXAMPLES_PROGRAM_HPP
 #define FP8WIRE_EXAMPLES_PROGRAM_HPP
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -57,10 +58,13 @@ inline bool colour_on(int descriptor) {
          !(terminal != nullptr && std::string_view(terminal) == "dumb");
 }
 
+/// Text for people, on standard error. That nobody can read it there is no failure.
+inline void say(std::string_view text) noexcept { static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr)); }
+
 /// A message on standard error: "fp8-convert: error: layers.0...".
 inline void complain(std::string_view program, std::string_view kind, std::string_view text) {
   const bool colour = colour_on(STDERR_FILENO);
-  fmt::print(stderr, "{}: {}{}:{} {}\n", program, colour ? "\033[1;31m" : "", kind, colour ? "\033[0m" : "", text);
+  say(fmt::format("{}: {}{}:{} {}\n", program, colour ? "\033[1;31m" : "", kind, colour ? "\033[0m" : "", text));
 }
 
 /// Data for standard output, or for the file an option names; "-" is standard output.
@@ -69,10 +73,23 @@ inline void print(std::string_view text) {
     refuse("standard output cannot be written: {}", std::strerror(errno));
 }
 
+/// True where all of it was written. A flush that failed leaves nothing for the next one to fail with.
+inline bool finish_output() noexcept { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+
+/// Standard streams that the caller closed become ones that fail, so that no file opened later gets their number and
+/// takes messages for its data.
+inline void hold_standard_streams() noexcept {
+  for (int stream = 0; stream <= STDERR_FILENO; ++stream)
+    if (::fcntl(stream, F_GETFD) < 0)
+      static_cast<void>(::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+}
+
 /// Parses the command line, runs `body` and turns every way it can end into an exit code.
 /// A failure to write standard output (a full disk, a closed pipe) is a failure of the program.
 template <class Body> int run(CLI::App& app, int count, char** arguments, Body&& body) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error to report, not a death without a clean-up
+  hold_standard_streams();
+  // A reader that left and a file over the limit are errors to report, not a death without a clean-up.
+  for (const int kind : {SIGPIPE, SIGXFSZ}) std::signal(kind, SIG_IGN);
   const std::string name = app.get_name();
   app.set_version_flag("--version", name + " " + std::string(fp8wire::version_string));
   try {
@@ -80,15 +97,15 @@ template <class Body> int run(CLI::App& app, int count, char** arguments, Body&&
       app.parse(count, arguments);
     } catch (const CLI::CallForHelp&) {
       print(app.help());
-      return std::fflush(stdout) == 0 ? done : refused;
+      return finish_output() ? done : refused;
     } catch (const CLI::CallForVersion& version) {
       print(std::string(version.what()) + "\n");
-      return std::fflush(stdout) == 0 ? done : refused;
+      return finish_output() ? done : refused;
     } catch (const CLI::ParseError& wrong) {
       misuse("{} (try {} --help)", wrong.what(), name);
     }
     const int code = body();
-    if (std::fflush(stdout) != 0) refuse("standard output cannot be written: {}", std::strerror(errno));
+    if (!finish_output()) refuse("standard output cannot be written: {}", std::strerror(errno));
     return code;
   } catch (const failure& problem) {
     std::fflush(stdout);

@@ -13,6 +13,8 @@
 
 #include <fp8wire/core/bits.hpp>
 
+#include "program.hpp"
+
 namespace programs {
 
 /// Draws at most ten times a second, nothing in the first second, and removes what it drew.
@@ -24,7 +26,7 @@ class progress {
   progress(const progress&) = delete;
   progress& operator=(const progress&) = delete;
   ~progress() {
-    if (drawn_) fmt::print(stderr, "\r\033[K");
+    if (drawn_) say("\r\033[K");
   }
 
   void add(fp8wire::u64 bytes) {
@@ -36,9 +38,8 @@ class progress {
     const double seconds = std::chrono::duration<double>(now - start_).count();
     const double part = (std::min)(1.0, static_cast<double>(done_) / static_cast<double>(total_));
     const auto filled = static_cast<std::size_t>(part * width);
-    fmt::print(stderr, "\r\033[K{} [{:=<{}}{: <{}}] {:3.0f} % {:.2f} GB/s", label_, "", filled, "", width - filled,
-               part * 100, static_cast<double>(done_) / seconds / 1e9);
-    std::fflush(stderr);
+    say(fmt::format("\r\033[K{} [{:=<{}}{: <{}}] {:3.0f} % {:.2f} GB/s", label_, "", filled, "", width - filled,
+                     part * 100, static_cast<double>(done_) / seconds / 1e9));
   }
 
  private:

@@ -13,12 +13,17 @@
 
 namespace programs {
 
-/// run() hands jobs out one by one to `count` threads, the caller among them; an exception is thrown again there.
+/// run() hands jobs out one by one to `count` threads, the caller among them, or to as many as the system gives; an
+/// exception is thrown again there.
 /// Threads: one run() at a time.
 class workers {
  public:
   explicit workers(int count) {
-    for (int i = 1; i < count; ++i) threads_.emplace_back([this] { serve(); });
+    try {
+      for (int i = 1; i < count; ++i) threads_.emplace_back([this] { serve(); });
+    } catch (const std::exception&) {
+      // Fewer threads do the same work. Those that run already must not outlive what they wait on.
+    }
   }
   workers(const workers&) = delete;
   workers& operator=(const workers&) = delete;
