@@ -112,6 +112,24 @@ fp8wire::checkpoint_writer open_output(programs::conversion_plan& plan, const se
   return must(std::move(opened));
 }
 
+/// Codes that were copied must not get the name of a recipe that did not make them, and no tensor is left out unsaid.
+void expect_weights(const programs::conversion_plan& plan) {
+  bool quantized = false;
+  const fp8wire::checkpoint_tensor* codes = nullptr;
+  for (const programs::tensor_plan& tensor : plan.tensors) {
+    quantized = quantized || tensor.choice.what == verdict::quantized;
+    const fp8wire::dtype type = tensor.in->dtype;
+    if (codes == nullptr && (type == fp8wire::dtype::f8_e4m3 || type == fp8wire::dtype::f8_e5m2)) codes = tensor.in;
+  }
+  if (!quantized && codes != nullptr)
+    programs::refuse("{}: is {} already, and nothing else becomes FP8: convert the checkpoint that it was made of",
+                     codes->name, name_of(codes->dtype));
+  for (const auto& [shard, name] : plan.input.ignored())
+    if (plan.input.find(name) == nullptr)
+      programs::complain("fp8-convert", "warning",
+                         fmt::format("{}: lies in {} and not in the index: it is left out", name, shard));
+}
+
 int convert(const settings& chosen) {
   if (chosen.list) return list_presets(), programs::done;
   if (chosen.list_layouts) return programs::print(programs::list_layouts()), programs::done;
@@ -120,7 +138,9 @@ int convert(const settings& chosen) {
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
 
+  programs::expect_apart_from("--json", chosen.report, chosen.input);
   programs::conversion_plan plan = programs::plan_conversion(chosen.input, chosen.output, chosen.format);
+  expect_weights(plan);
   if (chosen.dry_run) {
     if (chosen.report != "-") programs::print(table_of(plan));
     programs::report_file(chosen.report, json::write(report_of(plan, false, seconds()))).commit();
@@ -140,7 +160,7 @@ int convert(const settings& chosen) {
     report = programs::report_file(chosen.report, json::write(report_of(plan, true, seconds())));
   must(output.commit());
   report.commit();
-  fmt::print(stderr, "{}\n", programs::closing_line(plan, chosen.output, chosen.verify, seconds()));
+  programs::say(programs::closing_line(plan, chosen.output, chosen.verify, seconds()) + "\n");
   return programs::done;
 }
 

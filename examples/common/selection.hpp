@@ -30,6 +30,8 @@ class selection {
   /// `config` is config.json, null where there is none: then auto is all-2d. Unknown model types are refused.
   selection(const format_options& options, const fp8wire::json::value& config)
       : only_(options.only), keep_(options.keep) {
+    if (!config.is(fp8wire::json::kind::null) && !config.is(fp8wire::json::kind::object))
+      refuse("config.json: is no JSON object");
     if (options.model != "auto") {
       const auto named = fp8wire::families::find(options.model);
       if (!named) misuse("--model {}", named.error().message());

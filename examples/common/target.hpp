@@ -22,6 +22,12 @@ inline void write_text(const std::filesystem::path& path, std::string_view text)
   if (!file.flush()) refuse("{}: cannot be written: {}", path.string(), std::strerror(errno));
 }
 
+/// A report over what it reports on would destroy that.
+inline void expect_apart_from(std::string_view option, const std::string& report, const std::string& input) {
+  if (!report.empty() && report != "-" && fp8wire::lies_within(report, input))
+    misuse("{} {}: would be written over INPUT {}", option, report, input);
+}
+
 /// Claims the place beside OUTPUT, with room for so many bytes, before any work.
 inline fp8wire::atomic_output claim_output(const std::string& name, bool folder, bool force, fp8wire::i64 bytes) {
   const auto what = force ? fp8wire::existing::replace : fp8wire::existing::refuse;

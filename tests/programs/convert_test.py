@@ -5,6 +5,7 @@
 import json
 import os
 import random
+import resource
 import signal
 import struct
 import subprocess
@@ -290,6 +291,50 @@ class Refusals(support.Case):
 
     def test_a_report_that_cannot_be_written_leaves_no_output(self):
         self.bad(1, "nowhere", CONVERT, "--json", self.path("nowhere/r.json"), self.source, self.out)
+
+    def test_a_report_is_not_written_over_the_input(self):
+        before = self.source.read_bytes()
+        for more in ([], ["--dry-run"]):
+            self.bad(2, ["--json", "over INPUT"], CONVERT, "--json", self.source, *more, self.source, self.out)
+        self.assertEqual(self.source.read_bytes(), before)
+
+    def test_codes_do_not_get_the_name_of_another_recipe(self):
+        self.good(CONVERT, self.source, self.out)
+        self.bad(1, ["a.weight", "already"], CONVERT, "--recipe", "te-block", self.out, self.path("twice.safetensors"))
+
+    def test_a_tensor_that_no_index_lists_is_not_left_out_unsaid(self):
+        folder = self.path("folder")
+        folder.mkdir()
+        data = weights(1, "BF16", [4, 4])
+        tensors.save(folder / "m.safetensors", {name: ("BF16", [4, 4], data) for name in ("a.weight", "b.weight")})
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a.weight": "m.safetensors"}}))
+        told = self.good(CONVERT, folder, self.path("out")).stderr
+        self.assertIn("b.weight: lies in m.safetensors and not in the index", told)
+
+    def test_a_config_that_is_none_is_refused(self):
+        folder = self.path("folder")
+        folder.mkdir()
+        os.rename(self.source, folder / "model.safetensors")
+        for says, text in (("is empty", ""), ("no JSON object", "[]")):
+            (folder / "config.json").write_text(text)
+            self.bad(1, ["config.json", says], CONVERT, folder, self.path("out"))
+
+    def test_streams_that_take_nothing(self):
+        for close, expected in (("2>&-", 0), ("2>/dev/full", 0), ("<&- >&- 2>&-", 0), (">&- --json -", 1)):
+            shell = f'exec "$@" {close}'
+            outcome = run("sh", "-c", shell, "sh", CONVERT, "--verify", "--force", self.source, self.out)
+            self.assertEqual(outcome.returncode, expected, close)
+            tensors.load(self.out)
+
+    def test_limits_of_the_system(self):
+        def limited(kind, limit):
+            return lambda: resource.setrlimit(kind, (limit, limit))
+
+        self.bad(1, "File too large", CONVERT, self.source, self.out, preexec_fn=limited(resource.RLIMIT_FSIZE, 1000))
+        self.assertEqual(os.listdir(self.dir), [self.source.name])
+        # Some of the threads start, and the others do not.
+        with_few = limited(resource.RLIMIT_AS, 150 << 20)
+        self.good(CONVERT, "--verify", "--threads", 1024, self.source, self.out, preexec_fn=with_few)
 
     def test_hostile_files_are_refused_not_crashed_on(self):
         good, source = self.source.read_bytes(), random.Random(3)

@@ -162,6 +162,7 @@ class checkpoint {
     }
     if (std::filesystem::exists(folder / "config.json", failed)) {
       if (error why = read_text(folder, "config.json", config_)) return why;
+      if (config_.empty()) return make_error(errc::bad_file, (folder / "config.json").string(), "is empty");
     }
     return list_others(folder, wanted);
   }
