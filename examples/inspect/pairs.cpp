@@ -243,7 +243,7 @@ inspection inspect_checkpoint(const fp8wire::checkpoint& from, const std::string
   bool first = true;
   for (const pair_report& pair : found.pairs) {
     from.drop(*from.find(pair.name));
-    if (!pair.canonical) continue;
+    if (!pair.canonical || (pair.blocks == 0 && pair.problem.empty())) continue;  // nothing in it to tell presets by
     found.presets = std::exchange(first, false) ? pair.presets : common_fits(found.presets, pair.presets);
   }
   return found;
