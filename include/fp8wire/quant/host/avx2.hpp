@@ -41,25 +41,22 @@ template <row_cast Cast, class In> struct avx2 {
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, u8* codes, i64 cols, i64 block_cols,
                                                 block_state* block, i64 jump) noexcept {
     const constants fixed = make_constants();
+    const hints to_see(ahead, cols, jump), to_cast(See ? ahead_again : ahead, cols, jump);
     i64 col = 0;
     if constexpr (Cast.cols_128) {
       for (; col + 128 <= cols; col += 128, ++block) {
         vector low = load(block->maxima), high = load(block->maxima + 32);
-        if constexpr (See) see128(fixed, seen + col, seen + hint(col, ahead, cols, jump), low, high);
+        if constexpr (See) see128(fixed, seen + col, seen + to_see.from(col), low, high);
         if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
-        if constexpr (Codes)
-          cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump),
-                               codes + col);
+        if constexpr (Codes) cast128<Stream, See>(fixed, *block, cast + col, cast + to_cast.from(col), codes + col);
       }
     }
     for (; col < cols; ++block) {
       const i64 end = cols - col < block_cols ? cols : col + block_cols;
       vector low = load(block->maxima), high = load(block->maxima + 32);
       for (; col + 128 <= end; col += 128) {
-        if constexpr (See) see128(fixed, seen + col, seen + hint(col, ahead, cols, jump), low, high);
-        if constexpr (Codes)
-          cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump),
-                               codes + col);
+        if constexpr (See) see128(fixed, seen + col, seen + to_see.from(col), low, high);
+        if constexpr (Codes) cast128<Stream, See>(fixed, *block, cast + col, cast + to_cast.from(col), codes + col);
       }
       for (; col + 32 <= end; col += 32) {
         if constexpr (See) see32(fixed, seen + col, low, high);
@@ -175,10 +172,6 @@ template <row_cast Cast, class In> struct avx2 {
   template <bool Stream> FP8WIRE_AVX2_INLINE static void store(u8* to, vector value) noexcept {
     if constexpr (Stream) _mm256_stream_si256(reinterpret_cast<vector*>(to), value);
     else _mm256_storeu_si256(reinterpret_cast<vector*>(to), value);
-  }
-  /// Where to look ahead from `col`; beyond the row's end in the next row.
-  FP8WIRE_ALWAYS_INLINE static i64 hint(i64 col, i64 distance, i64 cols, i64 jump) noexcept {
-    return col + distance < cols ? col + distance : col + distance + jump;
   }
   /// Hints never fault, so that the end of the tensor needs no care.
   template <int Hint> FP8WIRE_AVX2_INLINE static void prefetch32(const In* at) noexcept {

@@ -40,27 +40,24 @@ template <row_cast Cast, class In> struct avx512 {
   FP8WIRE_AVX512 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, u8* codes, i64 cols, i64 block_cols,
                                                   block_state* block, i64 jump) noexcept {
     const constants fixed = make_constants();
+    const hints to_see(ahead, cols, jump), to_cast(See ? ahead_again : ahead, cols, jump);
     i64 col = 0;
     if constexpr (Cast.cols_128) {
       for (; col + 128 <= cols; col += 128, ++block) {
         if constexpr (See) {
           vector most = load(block->maxima);
-          see128(fixed, seen + col, seen + hint(col, ahead, cols, jump), most);
+          see128(fixed, seen + col, seen + to_see.from(col), most);
           store<false>(block->maxima, most);
         }
-        if constexpr (Codes)
-          cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump),
-                               codes + col);
+        if constexpr (Codes) cast128<Stream, See>(fixed, *block, cast + col, cast + to_cast.from(col), codes + col);
       }
     }
     for (; col < cols; ++block) {
       const i64 end = cols - col < block_cols ? cols : col + block_cols;
       vector most = load(block->maxima);
       for (; col + 128 <= end; col += 128) {
-        if constexpr (See) see128(fixed, seen + col, seen + hint(col, ahead, cols, jump), most);
-        if constexpr (Codes)
-          cast128<Stream, See>(fixed, *block, cast + col, cast + hint(col, See ? ahead_again : ahead, cols, jump),
-                               codes + col);
+        if constexpr (See) see128(fixed, seen + col, seen + to_see.from(col), most);
+        if constexpr (Codes) cast128<Stream, See>(fixed, *block, cast + col, cast + to_cast.from(col), codes + col);
       }
       for (; col + 32 <= end; col += 32) {
         if constexpr (See) see32(fixed, seen + col, most);
@@ -173,9 +170,6 @@ template <row_cast Cast, class In> struct avx512 {
   }
   template <class Value> FP8WIRE_AVX512_INLINE static __m256i load_half(const Value* from) noexcept {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-  }
-  FP8WIRE_ALWAYS_INLINE static i64 hint(i64 col, i64 distance, i64 cols, i64 jump) noexcept {
-    return col + distance < cols ? col + distance : col + distance + jump;
   }
   template <int Hint> FP8WIRE_AVX512_INLINE static void prefetch128(const In* at) noexcept {
     __builtin_prefetch(at, 0, Hint), __builtin_prefetch(at + 32, 0, Hint);

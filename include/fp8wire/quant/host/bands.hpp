@@ -49,9 +49,7 @@ template <any_recipe Recipe, class In> class bands {
   FP8WIRE_NOINLINE bool run(i64 first, i64 last) const noexcept {
     block_state blocks[panel_blocks];
     __builtin_memset(blocks, 0, sizeof blocks);
-    const i64 most = block_cols_ > panel_cols
-                         ? 1
-                         : (panel_cols / block_cols_ < panel_blocks ? panel_cols / block_cols_ : panel_blocks);
+    const i64 most = blocks_in_panel();
     const i64 panels = ceil_div(work_.scales.cols, most);
     bool bad = false;
     if (work_.band_rows() == 1) {  // a row is its own band: its second reading comes from the nearest cache anyhow
@@ -66,11 +64,19 @@ template <any_recipe Recipe, class In> class bands {
 
  private:
   static constexpr i64 panel_blocks = 64, panel_cols = 8192;  // what the stack holds of one row of blocks
+  // What is seen must still be near when it is cast. Half of the smallest second-level caches; wider ones gain nothing.
+  static constexpr i64 panel_bytes = i64{1} << 18;
 
   /// A run of columns of one matrix of the batch: whole blocks, except at the right edge.
   struct panel {
     i64 col, cols, block_col, blocks;
   };
+  i64 blocks_in_panel() const noexcept {
+    i64 most = panel_bytes / (work_.band_rows() * static_cast<i64>(sizeof(In)) * block_cols_);
+    if (most > panel_cols / block_cols_) most = panel_cols / block_cols_;
+    if (most > panel_blocks) most = panel_blocks;
+    return most < 1 ? 1 : most;
+  }
   panel panel_at(i64 index, i64 most) const noexcept {
     const i64 block_col = index * most, left = work_.scales.cols - block_col, col = block_col * block_cols_;
     const i64 count = left < most ? left : most;

@@ -56,6 +56,18 @@ template <class In> struct row_kernel {
 
 namespace FP8WIRE_CG {
 
+/// Where to look ahead from a column of a panel: so many elements on, at a row's end in the next. `jump`: what lies
+/// between a row's end and the next row's start.
+class hints {
+ public:
+  FP8WIRE_ALWAYS_INLINE hints(i64 distance, i64 cols, i64 jump) noexcept
+      : edge_(cols - distance % cols), near_(distance + distance / cols * jump), over_(near_ + jump) {}
+  FP8WIRE_ALWAYS_INLINE i64 from(i64 col) const noexcept { return col + (col < edge_ ? near_ : over_); }
+
+ private:
+  i64 edge_, near_, over_;
+};
+
 /// Codes of `count` elements without the block's table: the odd ends of rows, and blocks that it does not serve.
 template <class Body, class In>
 void cast_some(const block_state& block, const In* from, u8* codes, i64 count) noexcept {
