@@ -97,7 +97,8 @@ std::string table_of(const programs::conversion_plan& plan) {
   std::string text;
   for (const programs::tensor_plan& tensor : plan.tensors)
     text += fmt::format("{:<9} {:<5} {:<18} {}  ({})\n", name_of(tensor.choice.what), name_of(tensor.in->dtype),
-                        fmt::format("[{}]", fmt::join(tensor.in->shape, ", ")), tensor.in->name, tensor.choice.why);
+                        fmt::format("[{}]", fmt::join(tensor.in->shape, ", ")), programs::plain(tensor.in->name),
+                        tensor.choice.why);
   return text;
 }
 

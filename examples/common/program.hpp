@@ -61,10 +61,24 @@ inline bool colour_on(int descriptor) {
 /// Text for people, on standard error. That nobody can read it there is no failure.
 inline void say(std::string_view text) noexcept { static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr)); }
 
+/// Text with its control characters as \xNN: a name from a file must not steer a terminal, nor look like more lines.
+inline std::string plain(std::string_view text) {
+  std::string shown;
+  const auto at = [&](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(text[i])); };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool in_two_bytes = at(i) == 0xC2 && i + 1 < text.size() && at(i + 1) < 0xA0;  // U+0080 to U+009F
+    if (in_two_bytes) shown += fmt::format("\\x{:02x}\\x{:02x}", at(i), at(i + 1)), ++i;
+    else if (at(i) < 0x20 || at(i) == 0x7F) shown += fmt::format("\\x{:02x}", at(i));
+    else shown += text[i];
+  }
+  return shown;
+}
+
 /// A message on standard error: "fp8-convert: error: layers.0...".
 inline void complain(std::string_view program, std::string_view kind, std::string_view text) {
   const bool colour = colour_on(STDERR_FILENO);
-  say(fmt::format("{}: {}{}:{} {}\n", program, colour ? "\033[1;31m" : "", kind, colour ? "\033[0m" : "", text));
+  say(fmt::format("{}: {}{}:{} {}\n", program, colour ? "\033[1;31m" : "", kind, colour ? "\033[0m" : "",
+                  plain(text)));
 }
 
 /// Data for standard output, or for the file an option names; "-" is standard output.

@@ -326,6 +326,14 @@ class Refusals(support.Case):
             self.assertEqual(outcome.returncode, expected, close)
             tensors.load(self.out)
 
+    def test_names_do_not_steer_a_terminal(self):
+        names = {"a\x1b[31m\n\x7f.weight": b"\xc0\x7f", "b\u009b1m\u00e9.weight": b"\x80\x3f"}
+        source = self.save("bad.safetensors", {name: ("BF16", [1, 1], data) for name, data in names.items()})
+        self.bad(1, "a\\x1b[31m\\x0a\\x7f.weight: NaN", CONVERT, source, self.out)
+        table = self.good(CONVERT, "--dry-run", source, self.out).stdout
+        self.assertEqual(len(table.splitlines()), 2)
+        self.assertIn("b\\xc2\\x9b1m\u00e9.weight", table)
+
     def test_limits_of_the_system(self):
         def limited(kind, limit):
             return lambda: resource.setrlimit(kind, (limit, limit))
