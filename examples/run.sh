@@ -5,9 +5,21 @@
 # Usage: sh examples/run.sh [CHECKPOINT | --build-only]
 #   CHECKPOINT: a .safetensors file or a Hugging Face folder of BF16, FP16 or FP32 weights; none: a small one is made.
 set -eu
+usage() {
+  echo 'Usage: sh examples/run.sh [CHECKPOINT | --build-only]' >&2
+  exit 2
+}
+[ $# -le 1 ] || usage
 case ${1-} in
-  '' | --build-only | /*) ;;
-  *) set -- "$PWD/$1" ;;
+  '' | --build-only) ;;
+  -*) usage ;;
+  *)
+    case $1 in /*) ;; *) set -- "$PWD/$1" ;; esac
+    if [ ! -e "$1" ]; then
+      echo "examples/run.sh: $1: no such file or folder" >&2
+      exit 1
+    fi
+    ;;
 esac
 cd "$(dirname "$0")/.."
 . examples/setup.sh
