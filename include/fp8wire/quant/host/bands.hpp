@@ -158,7 +158,8 @@ template <any_recipe Recipe, class In> class bands {
     for (i64 col = 0; col < where.cols; col += panel_cols) {
       const i64 cols = where.cols - col < panel_cols ? where.cols - col : panel_cols;
       kernels[0](seen + col, from + col, fresh, cols, block_cols_, blocks, jump);
-      kernel_.replace[streams_ ? 1 : 0](fresh, before + col, codes + col, changed + col / 8, cols);
+      kernel_.replace[streams_ ? 1 : 0](fresh, before + col, codes + col, changed + col / 8, cols,
+                                        work_.before.row_stride - where.cols);
     }
   }
 

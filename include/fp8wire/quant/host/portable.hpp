@@ -145,7 +145,8 @@ template <row_cast Cast, class In> struct portable {
   }
 
   /// As avx2::replace.
-  FP8WIRE_NOINLINE static void replace(const u8* fresh, const u8* before, u8* codes, u8* changed, i64 cols) noexcept {
+  FP8WIRE_NOINLINE static void replace(const u8* fresh, const u8* before, u8* codes, u8* changed, i64 cols,
+                                       i64) noexcept {
     for (i64 col = 0; col < cols; col += 8) {
       u32 bits = 0;
       const i64 end = cols - col < 8 ? cols - col : 8;

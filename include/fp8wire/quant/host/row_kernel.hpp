@@ -45,7 +45,7 @@ template <class In> struct row_kernel {
                                 block_state* blocks, i64 jump) noexcept;
   see_and_cast see;
   see_and_cast cast[2], both[2];  // [1] with stores that bypass the caches
-  void (*replace[2])(const u8* fresh, const u8* before, u8* codes, u8* changed, i64 cols) noexcept;
+  void (*replace[2])(const u8* fresh, const u8* before, u8* codes, u8* changed, i64 cols, i64 jump) noexcept;
   void (*cast_direct)(const In* from, u8* codes, i64 count, float operand) noexcept;  // null: by the definition
   u32 (*take_largest)(block_state&) noexcept;
   void (*fence)() noexcept;
