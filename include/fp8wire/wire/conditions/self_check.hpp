@@ -62,23 +62,20 @@ constexpr float self_check_input(i64 i) noexcept {
   return static_cast<float>(static_cast<int>(mixed >> 60) - 8) * 0.25f;
 }
 
-/// Multiplies one matrix with the vector twice: from the synced bytes here, by `engine(input, output)` there, both
-/// spans of float, cols and rows long. The engine's output may be rounded to its own format.
-/// synced: canonical, one matrix (slice_of an expert). tolerance: relative error of the whole vector; 0.25 passes
-/// kernels that quantize their input to FP8, a kernel in FP32 passes 1e-5.
+/// Multiplies one matrix with the vector twice: from the synced bytes here, by `engine(input, output)` there, both spans
+/// of float, cols and rows long. The engine's output may be rounded to its own format.
+/// synced: float(row, col), what the bytes that came decode to. tolerance: relative error of the whole vector; 0.25
+/// passes kernels that quantize their input to FP8, a kernel in FP32 passes 1e-5.
 /// Errors: nonfinite (C6) for an output that is NaN or Inf; format_mismatch (C6): the squared relative error in
-/// millionths.
-/// Expects: synced.codes.batch is 1. Cost: rows x cols multiplications here, one GEMV there, a kind.
-template <any_recipe Recipe, class Engine>
-error self_check(std::string_view weight, const_pair_view<Recipe> synced, Engine&& engine, float tolerance = 0.25f) {
-  const i64 rows = synced.codes.rows, cols = synced.codes.cols;
+/// millionths. Cost: rows x cols multiplications here, one GEMV there, a kind.
+template <class Synced, class Engine>
+error self_check(std::string_view weight, i64 rows, i64 cols, const Synced& synced, Engine&& engine,
+                 float tolerance = 0.25f) {
   std::vector<float> input(static_cast<std::size_t>(cols)), output(static_cast<std::size_t>(rows));
   for (i64 i = 0; i < cols; ++i) input[static_cast<std::size_t>(i)] = self_check_input(i);
   for (float& one : output) one = float_of(f32::nan);  // an output that nobody writes is not a good one
   engine(std::span<const float>(input), std::span<float>(output));
 
-  const i64 height = detail::block_extent(Recipe::block::rows, rows);
-  const i64 width = detail::block_extent(Recipe::block::cols, cols);
   double apart = 0, norm = 0;
   for (i64 row = 0; row < rows; ++row) {
     const float got = output[static_cast<std::size_t>(row)];
@@ -88,9 +85,7 @@ error self_check(std::string_view weight, const_pair_view<Recipe> synced, Engine
                         condition::c6_derived_state);
     double wanted = 0;
     for (i64 col = 0; col < cols; ++col)
-      wanted += static_cast<double>(
-                    reference::decode<Recipe>(synced.codes(row, col), synced.scales(row / height, col / width))) *
-                static_cast<double>(input[static_cast<std::size_t>(col)]);
+      wanted += static_cast<double>(synced(row, col)) * static_cast<double>(input[static_cast<std::size_t>(col)]);
     apart += (static_cast<double>(got) - wanted) * (static_cast<double>(got) - wanted);
     norm += wanted * wanted;
   }
@@ -100,6 +95,19 @@ error self_check(std::string_view weight, const_pair_view<Recipe> synced, Engine
   return make_error(errc::format_mismatch, std::string(weight),
                     "the engine's product is not that of the synced bytes; squared relative error in millionths",
                     static_cast<i64>(millionths), static_cast<i64>(1e6 * limit), condition::c6_derived_state);
+}
+
+/// The same from a canonical pair of one matrix (slice_of an expert). Expects: synced.codes.batch is 1.
+template <any_recipe Recipe, class Engine>
+error self_check(std::string_view weight, const_pair_view<Recipe> synced, Engine&& engine, float tolerance = 0.25f) {
+  const i64 height = detail::block_extent(Recipe::block::rows, synced.codes.rows);
+  const i64 width = detail::block_extent(Recipe::block::cols, synced.codes.cols);
+  return self_check(
+      weight, synced.codes.rows, synced.codes.cols,
+      [&](i64 row, i64 col) {
+        return reference::decode<Recipe>(synced.codes(row, col), synced.scales(row / height, col / width));
+      },
+      engine, tolerance);
 }
 
 FP8WIRE_ABI_END
