@@ -52,7 +52,7 @@ CXX=g++
 export CXX
 leg 'g++, everything' build-tests '' "$@"
 leg 'g++ with sanitizers, unit tests' build-tests-asan '--suite unit' \
-  -Dexamples=disabled -Dbench=disabled -Dwerror=false -Doptimization=1 -Db_sanitize=address,undefined \
+  -Dexamples=disabled -Dbench=disabled -Dwerror=false -Doptimization=0 -Db_sanitize=address,undefined \
   -Dcpp_args=-D_GLIBCXX_ASSERTIONS "$@"
 CXX=clang++
 leg 'clang++, build and unit tests' build-tests-clang '--suite unit --suite odr' \
