@@ -75,8 +75,10 @@ void add_options(CLI::App& app, options& chosen) {
   app.add_option("--plan", chosen.plan, "Write manifest and plan as JSON; - is standard output")->type_name("FILE");
   app.add_option("--json", chosen.json, "Write figures of every version as JSON; - is standard output")
       ->type_name("FILE");
+  app.add_option("--fp8-param", chosen.fp8_param, "on: the learner keeps E4M3 parameters, refreshed from FP32 masters")
+      ->type_name("off|on")
+      ->capture_default_str();
   // What a later version fills: known, so that the answer can say so, and not in --help.
-  app.add_option("--fp8-param", chosen.fp8_param)->group("");
   app.add_option("--delta", chosen.delta)->group("");
   app.add_option("--fault", chosen.fault)->group("");
   app.add_flag("--list-faults", chosen.list_faults)->group("");
@@ -91,7 +93,7 @@ void check(const options& chosen) {
   }
   if (chosen.commit != "staged" && chosen.commit != "in-place")
     misuse("--commit {}: staged or in-place", chosen.commit);
-  if (chosen.fp8_param != "off") misuse("--fp8-param {}: not available yet; there is: off", chosen.fp8_param);
+  if (chosen.fp8_param != "off" && chosen.fp8_param != "on") misuse("--fp8-param {}: off or on", chosen.fp8_param);
   if (chosen.delta != "off") misuse("--delta {}: not available yet; there is: off", chosen.delta);
   if (!chosen.fault.empty() || chosen.list_faults) misuse("--fault: not available yet; there are none");
   if (!(chosen.timeout >= 0.001 && chosen.timeout <= 86400))
@@ -226,6 +228,10 @@ void listen(int pipe, family& children, std::chrono::milliseconds timeout, bool 
             "version {}: {} in {} buffers, {:.3f} s, {:.2f} GB/s (quantize {:.3f} s), all engines committed\n",
             v.version, size_text(static_cast<fp8wire::i64>(v.bytes)), v.buffers, v.seconds,
             static_cast<double>(v.bytes) / v.seconds / 1e9, v.quantize_seconds));
+        if (const fp8wire::refresh_counts& r = v.refresh; r.masters > 0)
+          print(
+              fmt::format("  of {} masters {} changed, {} codes; of {} scales {} changed, {} to another power of two\n",
+                          r.masters, r.masters_changed, r.codes_changed, r.scales, r.scales_changed, r.blocks_moved));
         std::fflush(stdout);
       }
     }
@@ -274,6 +280,17 @@ std::string json_text(const outcome& heard, const std::vector<fp8wire::u64>& ser
     row["transfer_s"] = v.transfer_seconds;
     row["load_s"] = figures.load_seconds;
     row["allocations"] = v.allocations;
+    if (v.refresh.masters > 0) {
+      json::value& refresh = row["refresh"];
+      refresh["masters"] = v.refresh.masters;
+      refresh["masters_changed"] = v.refresh.masters_changed;
+      refresh["codes_changed"] = v.refresh.codes_changed;
+      refresh["scales"] = v.refresh.scales;
+      refresh["scales_changed"] = v.refresh.scales_changed;
+      refresh["blocks_moved"] = v.refresh.blocks_moved;
+      refresh["saved_bytes"] = v.start.saved_bytes();
+      refresh["start_peak_bytes"] = v.start.peak_bytes;
+    }
     versions.push_back(row);
   }
   top["versions"] = versions;
@@ -344,17 +361,21 @@ int refit(const options& asked) {
       return wrong ? refused : done;
     });
   learner_group group(loaded.tensors, asked.learners, settings.timeout);
+  fp8_parameters persistent;
+  if (asked.fp8_param == "on") persistent = fp8_parameters(loaded.tensors, chosen, settings);
   for (int learner = asked.learners - 1; learner >= 0; --learner)
     children.start(asked.learners == 1 ? "learner" : fmt::format("learner {}", learner), [&] {
       ::close(pipe[0]);
       group.become(learner);
       fp8wire::error wrong;
       if (learner > 0) {
-        wrong = follow(loaded.tensors, settings, group);
+        wrong = follow(loaded.tensors, settings, group, persistent);
       } else {
         auto transport = fp8wire::shm_publisher::listen(settings.socket_name, ranks, settings.timeout);
         if (!transport) wrong = transport.error();
-        else wrong = run_learner(loaded.tensors, chosen, tensors, plan_options, settings, group, *transport, pipe[1]);
+        else
+          wrong = run_learner(loaded.tensors, chosen, tensors, plan_options, settings, group, persistent, *transport,
+                              pipe[1]);
         if (wrong) group.end(0, wrong);
       }
       if (wrong) tell_why(-1, wrong);

@@ -6,6 +6,7 @@
 
 #include "../common/options.hpp"
 #include "allocations.hpp"
+#include "fp8_param.hpp"
 #include "learner_group.hpp"
 #include "reports.hpp"
 #include "training.hpp"
@@ -36,15 +37,23 @@ inline int threads_of(const refit_settings& settings) {
 
 /// A learner that does not lead: exports its range of every tensor, round by round. Returns the error that ended all.
 inline fp8wire::error follow(const std::vector<source_tensor>& source, const refit_settings& settings,
-                             learner_group& group) {
+                             learner_group& group, fp8_parameters& persistent) {
   workers threads(threads_of(settings));
+  if (persistent.on())
+    if (fp8wire::error wrong = persistent.start(group.rank())) return wrong;
   std::vector<trained_tensor> training = training_of(source, group, settings);
   for (int round = 1; round <= settings.rounds; ++round) {
     fp8wire::u64 version = 0;
     if (fp8wire::error wrong = group.next(version)) return wrong;
+    if (persistent.on()) {
+      // The leader says when scales are made, or what ended the round.
+      if (group.export_done(0, persistent.step(version, settings.learning_rate, threads))) return group.await_end();
+      if (fp8wire::error wrong = group.next(version)) return wrong;
+    }
     for (std::size_t i = 0; i < source.size(); ++i) {
       if (!is_weight_dtype(source[i].spec.dtype)) continue;
-      training[i].at(version, settings.learning_rate, threads);
+      if (persistent.on() && source[i].quantized) persistent.cast(i, threads);
+      else training[i].at(version, settings.learning_rate, threads);
       // The leader may have given up meanwhile; its verdict says why.
       if (group.export_done(i)) break;
     }
@@ -56,7 +65,7 @@ inline fp8wire::error follow(const std::vector<source_tensor>& source, const ref
 /// Runs all rounds and reports each to `pipe`. Returns the error that ended them.
 inline fp8wire::error run_learner(const std::vector<source_tensor>& source, const format& chosen,
                                   const fp8wire::manifest& tensors, const fp8wire::plan_options& options,
-                                  const refit_settings& settings, learner_group& group,
+                                  const refit_settings& settings, learner_group& group, fp8_parameters& persistent,
                                   fp8wire::shm_publisher& transport, int pipe) {
   using clock = std::chrono::steady_clock;
   const auto since = [](clock::time_point start) {
@@ -71,6 +80,8 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
 
   workers threads(threads_of(settings));
   std::vector<trained_tensor> training = training_of(source, group, settings);
+  if (persistent.on())
+    if (fp8wire::error wrong = persistent.start(group.rank())) return wrong;
   const auto sender = update_format_of(*chosen.preset)
                           .make_sender({&agreed.tensors, &agreed.wire, &transport, chosen.preset, &threads,
                                         chosen.amax_floor, chosen.refuse_nonfinite});
@@ -81,11 +92,26 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
     const auto start = clock::now();
     fp8wire::error wrong = sender->begin(version);
     if (!wrong) wrong = group.begin(version);
+    if (!wrong && persistent.on()) {
+      const auto step = clock::now();
+      wrong = persistent.step(version, settings.learning_rate, threads);
+      if (!wrong) wrong = group.await(0);
+      training_seconds += since(step);
+      if (!wrong) persistent.make_scales();
+      if (!wrong) wrong = group.begin(version);
+    }
     std::size_t exported = 0;
     for (std::size_t i = 0; i < source.size() && !wrong; ++i) {
       const source_tensor& one = source[i];
       if (!is_weight_dtype(one.spec.dtype)) {
         wrong = sender->keep(one.spec.name, one.bytes);
+        continue;
+      }
+      if (persistent.on() && one.quantized) {
+        persistent.cast(i, threads);
+        wrong = group.await(exported++);
+        if (!wrong)
+          wrong = sender->forward(one.spec.name, persistent.extents(i), persistent.codes(i), persistent.scales(i));
         continue;
       }
       const auto step = clock::now();
@@ -109,6 +135,7 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
     done.seconds = since(start) - training_seconds;
     done.quantize_seconds = sender->quantize_seconds();
     done.transfer_seconds = done.seconds - done.quantize_seconds;
+    if (persistent.on()) done.refresh = persistent.counted(), done.start = persistent.started();
     send(pipe, done);
   }
   return transport.broadcast({fp8wire::message_kind::bye, {}});

@@ -7,7 +7,8 @@
 #include <cstring>
 #include <string_view>
 
-#include <fp8wire/core/bits.hpp>
+#include <fp8wire/model/masters.hpp>
+#include <fp8wire/quant/shard/refresh.hpp>
 
 namespace programs {
 
@@ -23,6 +24,8 @@ struct report {
   int who = -1;
   fp8wire::u64 version = 0, bytes = 0, buffers = 0, allocations = 0;
   double seconds = 0, quantize_seconds = 0, transfer_seconds = 0, load_seconds = 0;
+  fp8wire::refresh_counts refresh;  // of --fp8-param, all learners; no masters: it is off
+  fp8wire::start_report start;  // of --fp8-param, the leader's
   bool lost_peer = false;  // the reason is that somebody else is gone
   char text[3072] = {};
 

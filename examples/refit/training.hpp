@@ -21,6 +21,12 @@ inline double uniform(fp8wire::u64 seed, fp8wire::u64 tensor, fp8wire::u64 step,
   return static_cast<double>(state >> 11) * 0x1p-52 - 1.0;
 }
 
+/// One step of one master.
+inline float stepped(float master, double rate, fp8wire::u64 seed, fp8wire::u64 tensor, fp8wire::u64 step,
+                     fp8wire::u64 element) {
+  return static_cast<float>(static_cast<double>(master) * (1.0 + rate * uniform(seed, tensor, step, element)));
+}
+
 /// Weights of a checkpoint as training moves them: version 1 is the checkpoint, and between two versions every master m
 /// becomes m + m * rate * u with u uniform in [-1, 1). Masters are FP32 and kept from step to step; what is exported is
 /// the master rounded to the checkpoint's dtype.
@@ -71,8 +77,7 @@ class trained_tensor {
       for (std::size_t i = begin; i < end; ++i) {
         float master = masters_[i];
         for (fp8wire::u64 step = first; step < version; ++step)
-          master = static_cast<float>(static_cast<double>(master) *
-                                      (1.0 + rate * uniform(seed_, number_, step, begin_ + i)));
+          master = stepped(master, rate, seed_, number_, step, begin_ + i);
         masters_[i] = master;
         out[i] = fp8wire::from_float<Value>(master);
       }

@@ -36,6 +36,9 @@ class any_sender {
   virtual ~any_sender() = default;
   virtual fp8wire::error begin(fp8wire::u64 version) = 0;
   virtual fp8wire::error put(std::string_view weight, const weights& in) = 0;
+  /// Codes and scales that are on this grid already, dense and canonical.
+  virtual fp8wire::error forward(std::string_view weight, const fp8wire::matrix_extents& of, const fp8wire::u8* codes,
+                                 const void* scales) = 0;
   virtual fp8wire::error keep(std::string_view name, std::span<const std::byte> bytes) = 0;
   virtual fp8wire::error finish() = 0;
   virtual void abort(const fp8wire::error& why) noexcept = 0;

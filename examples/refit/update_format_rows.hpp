@@ -84,6 +84,16 @@ template <class Wire> class typed_sender final : public any_sender {
       default: return put_as<float>(weight, in);
     }
   }
+  fp8wire::error forward(std::string_view weight, const fp8wire::matrix_extents& of, const fp8wire::u8* codes,
+                         const void* scales) override {
+    using recipe = typename Wire::recipe;
+    using block = typename recipe::block;
+    const fp8wire::const_pair_view<recipe> pair{
+        fp8wire::dense(codes, of.rows, of.cols, of.batch),
+        fp8wire::dense(static_cast<const fp8wire::stored_t<recipe>*>(scales), fp8wire::scale_rows<block>(of.rows),
+                       fp8wire::scale_cols<block>(of.cols), of.batch)};
+    return sender_.forward(weight, pair, {});
+  }
   fp8wire::error keep(std::string_view name, std::span<const std::byte> bytes) override {
     return sender_.keep(name, bytes.data(), bytes.size(), {});
   }

@@ -144,6 +144,62 @@ class Refit(support.Case):
         self.assertEqual(served[0], served[1])
         self.assertNotEqual(served[0], served[2])
 
+    def test_fp8_parameters_serve_the_bytes_of_an_unquantized_learner(self):
+        """Masters of every dtype, refreshed by one learner or by three whose cuts fall anywhere in a block."""
+        for recipe in RECIPES + (["vllm-block", "--via-bf16"],):
+            served = {}
+            for name, options in (("off", []), ("on", ["--fp8-param", "on"]),
+                                  ("three", ["--fp8-param", "on", "--learners", 3])):
+                with self.subTest(recipe=recipe, options=options):
+                    self.good(REFIT, "--recipe", *recipe, "--rounds", 3, "--lr", 0.01, "--dump", self.path("d"),
+                              *options, self.model)
+                    served[name] = [path.read_bytes() for path in sorted(self.path("d").iterdir())]
+                    self.assertEqual(served[name], served["off"])
+            self.assertNotEqual(served["off"][0], served["off"][1])
+
+    def test_fp8_parameters_count_what_a_step_changes(self):
+        tensors_of = lambda count: [shape for _, shape, _ in small_model().values() if len(shape) == 2][1:count]
+        masters = sum(shape[0] * shape[1] for shape in tensors_of(100))
+        scales = sum(-(-shape[0] // 128) * -(-shape[1] // 128) for shape in tensors_of(100))
+        counts = {}
+        for learners in (1, 3):
+            report = json.loads(self.good(REFIT, "--rounds", 3, "--fp8-param", "on", "--learners", learners, "--json",
+                                          "-", self.model).stdout)
+            counts[learners] = [row["refresh"] for row in report["versions"]]
+            for row in counts[learners]:
+                self.assertGreater(row.pop("saved_bytes"), 0)
+                self.assertGreater(row.pop("start_peak_bytes"), 0)
+        self.assertEqual(counts[1], counts[3])
+        first, second, third = counts[1]
+        self.assertEqual((first["masters"], first["masters_changed"]), (masters, 0))
+        self.assertEqual((first["scales"], first["scales_changed"]), (scales, scales))
+        for later in (second, third):
+            self.assertGreater(later["masters_changed"], 0.9 * masters)
+            self.assertLess(later["codes_changed"], 0.05 * masters)
+            self.assertEqual(later["blocks_moved"], 0)
+        said = self.good(REFIT, "--rounds", 1, "--fp8-param", "on", self.model).stdout
+        self.assertIn(f"of {masters} masters 0 changed", said)
+
+    def test_fp8_parameters_refuse_nan_and_survive_a_killed_learner(self):
+        content = small_model()
+        name = "model.layers.1.mlp.up_proj.weight"
+        data = bytearray(content[name][2])
+        data[4 * 7777 : 4 * 7778] = struct.pack("<f", float("nan"))
+        content[name] = ("F32", content[name][1], bytes(data))
+        broken = self.save("broken.safetensors", content)
+        for learners in (1, 3):
+            self.bad(1, [name, "7777"], REFIT, "--fp8-param", "on", "--learners", learners, broken)
+        self.good(REFIT, "--nonfinite", "tool", "--rounds", 1, "--fp8-param", "on", "--learners", 2, broken)
+        process = subprocess.Popen([REFIT, "--rounds", "1000000", "--fp8-param", "on", "--learners", "3", "--timeout", "5",
+                                    str(self.model)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while len(children(process.pid)) < 4:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        os.kill(children(process.pid)[1], signal.SIGKILL)
+        _, said = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 1, said)
+        self.assertIn("killed by signal 9", said)
+
     def test_the_plan_covers_every_tensor_and_splits_no_unit(self):
         for capacity in (1, 5000, 100000, 1 << 26):
             arguments = ["--rounds", 1, "--buffer-bytes", capacity, "--plan", "-", self.model]
@@ -204,7 +260,7 @@ class Refit(support.Case):
             (["--slots", "0"], "slots"),
             (["--recipe", "nobody"], "vllm-block"),
             (["--delta", "on"], "not available yet"),
-            (["--fp8-param", "on"], "not available yet"),
+            (["--fp8-param", "maybe"], "off or on"),
             (["--fault", "drop"], "not available yet"),
         ):
             with self.subTest(arguments=arguments):
