@@ -11,6 +11,7 @@
 #include <map>
 
 #include <fp8wire/io/manifest_json.hpp>
+#include <fp8wire/wire/conditions/served_version.hpp>
 
 #include "common/metadata.hpp"
 #include "common/report.hpp"
@@ -78,10 +79,13 @@ void add_options(CLI::App& app, options& chosen) {
   app.add_option("--fp8-param", chosen.fp8_param, "on: the learner keeps E4M3 parameters, refreshed from FP32 masters")
       ->type_name("off|on")
       ->capture_default_str();
+  app.add_option("--fault", chosen.fault,
+                 "Inject one fault into an update (buffers of 64 KiB unless told otherwise); engines check their live "
+                 "state then, also with KIND none")
+      ->type_name("KIND[@ROUND]");
+  app.add_flag("--list-faults", chosen.list_faults, "Every fault and the condition that catches it");
   // What a later version fills: known, so that the answer can say so, and not in --help.
   app.add_option("--delta", chosen.delta)->group("");
-  app.add_option("--fault", chosen.fault)->group("");
-  app.add_flag("--list-faults", chosen.list_faults)->group("");
 }
 
 /// Wrong usage exits with 2 before anything else happens.
@@ -95,7 +99,7 @@ void check(const options& chosen) {
     misuse("--commit {}: staged or in-place", chosen.commit);
   if (chosen.fp8_param != "off" && chosen.fp8_param != "on") misuse("--fp8-param {}: off or on", chosen.fp8_param);
   if (chosen.delta != "off") misuse("--delta {}: not available yet; there is: off", chosen.delta);
-  if (!chosen.fault.empty() || chosen.list_faults) misuse("--fault: not available yet; there are none");
+  parse_fault(chosen.fault, chosen.rounds);
   if (!(chosen.timeout >= 0.001 && chosen.timeout <= 86400))
     misuse("--timeout {}: 0.001 .. 86400 seconds", chosen.timeout);
   if (!(chosen.learning_rate >= 0 && chosen.learning_rate <= 1)) misuse("--lr {}: 0 .. 1", chosen.learning_rate);
@@ -306,6 +310,7 @@ std::string json_text(const outcome& heard, const std::vector<fp8wire::u64>& ser
 }
 
 int refit(const options& asked) {
+  if (asked.list_faults) return print(fault_list()), done;
   check(asked);
   const format chosen = resolve(asked.format);
   chosen_via_bf16 = chosen.via_bf16;
@@ -317,7 +322,7 @@ int refit(const options& asked) {
     must(one.quantized ? wire.add(tensors, one.spec.name, one.spec.shape, chosen.amax_floor, one.fused_with)
                        : tensors.keep(one.spec.name, one.spec.dtype, one.spec.shape));
   const fp8wire::plan_options plan_options{
-      .capacity_bytes = asked.buffer_bytes, .align_bytes = asked.align, .slots = asked.slots};
+      .capacity_bytes = asked.fault.empty() || asked.buffer_bytes != options{}.buffer_bytes ? asked.buffer_bytes : 65536, .align_bytes = asked.align, .slots = asked.slots};
   const fp8wire::plan plan = must(fp8wire::make_plan(tensors, plan_options));
   check_ranks(tensors, *chosen.preset, asked.engine_tp);
 
@@ -331,6 +336,7 @@ int refit(const options& asked) {
   settings.timeout = std::chrono::milliseconds(static_cast<long>(asked.timeout * 1000));
   settings.learning_rate = asked.learning_rate;
   settings.seed = asked.seed;
+  settings.fault = parse_fault(asked.fault, asked.rounds);
   settings.dump_folder = asked.dump;
   settings.socket_name = fmt::format("@fp8-refit-{}", ::getpid());
   if (!asked.dump.empty() && ::mkdir(asked.dump.c_str(), 0777) != 0 && errno != EEXIST)
@@ -401,7 +407,10 @@ int refit(const options& asked) {
       states +=
           fmt::format("; engine {} {}", e,
                       serving[e] == 0 ? std::string("serves nothing") : fmt::format("serves version {}", serving[e]));
-    const std::string& why = !heard.reason.empty() ? heard.reason : !killed.empty() ? killed : heard.echo;
+    const fp8wire::error apart =
+        fp8wire::check_serving(serving, *std::max_element(serving.begin(), serving.end()));
+    if (apart) states += "; " + apart.message();
+    const std::string why = !heard.reason.empty() ? heard.reason : !killed.empty() ? "C8 " + killed : heard.echo;
     refuse("{}{}", why.empty() ? "the update did not finish" : why, states);
   }
   report_file plan_file(asked.plan, fp8wire::plan_json(tensors, plan)),

@@ -2,11 +2,14 @@
 /// An engine's process: joins, receives every version, and leaves a dump of what it serves.
 #ifndef FP8WIRE_EXAMPLES_REFIT_ENGINE_HPP
 #define FP8WIRE_EXAMPLES_REFIT_ENGINE_HPP
+#include <optional>
+
 #include <fp8wire/io/hello_json.hpp>
 #include <fp8wire/transport/shm.hpp>
 #include <fp8wire/wire/engine.hpp>
 #include <fp8wire/wire/host_store.hpp>
 
+#include "faults.hpp"
 #include "ranks.hpp"
 #include "reports.hpp"
 #include "served_dump.hpp"
@@ -59,17 +62,23 @@ inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, 
   const int engine = number / settings.engine_tp, rank = number % settings.engine_tp;
   auto transport = fp8wire::shm_subscriber::connect(settings.socket_name, number, settings.timeout);
   if (!transport) return transport.error();
+  fault_session session{settings.fault, number};
+  faulty_subscriber link(*transport, session);
   fp8wire::engine_terms terms;
   terms.mode = settings.mode;
   fp8wire::agreement agreed;
   std::vector<fp8wire::error> reasons;
-  if (fp8wire::error wrong = fp8wire::join<fp8wire::json_text>(*transport, expected, terms, agreed, reasons))
+  if (fp8wire::error wrong = fp8wire::join<fp8wire::json_text>(
+          link, expected_with(settings.fault, number, expected), terms, agreed, reasons))
     return wrong;
+  link.arm(agreed.tensors, agreed.wire);
+  std::optional<engine_checks> checks;
+  if (settings.fault.on) checks.emplace(agreed.tensors, agreed.wire, session);
 
   const std::vector<fp8wire::kept_part> parts = parts_of_rank(agreed.tensors, *chosen.preset, settings.engine_tp, rank);
-  timed_store store(agreed.tensors, agreed.wire, settings.mode, parts);
-  fp8wire::receiver<timed_store> receiver(agreed.tensors, agreed.wire, store);
-  fp8wire::engine<fp8wire::shm_subscriber, fp8wire::receiver<timed_store>> driver(*transport, receiver);
+  checked_store<timed_store> store(checks ? &*checks : nullptr, agreed.tensors, agreed.wire, settings.mode, parts);
+  fp8wire::receiver<checked_store<timed_store>> receiver(agreed.tensors, agreed.wire, store);
+  fp8wire::engine<faulty_subscriber, fp8wire::receiver<checked_store<timed_store>>> driver(link, receiver);
   const auto tell = [&](report::kind what, const fp8wire::error& why) {
     report one;
     one.what = what;

@@ -6,6 +6,7 @@
 
 #include "../common/options.hpp"
 #include "allocations.hpp"
+#include "faults.hpp"
 #include "fp8_param.hpp"
 #include "learner_group.hpp"
 #include "reports.hpp"
@@ -74,7 +75,8 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
   if (fp8wire::error wrong = transport.accept()) return wrong;
   fp8wire::agreement agreed;
   std::vector<fp8wire::error> reasons;
-  if (fp8wire::error wrong = fp8wire::offer<fp8wire::json_text>(transport, tensors, options, "", agreed, reasons))
+  if (fp8wire::error wrong = fp8wire::offer<fp8wire::json_text>(
+          transport, offered_with(settings.fault, tensors), options, "", agreed, reasons))
     return wrong;
   if (fp8wire::error wrong = transport.allocate(agreed.wire.options().slots, agreed.wire.slot_bytes())) return wrong;
 
@@ -85,12 +87,13 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
   const auto sender = update_format_of(*chosen.preset)
                           .make_sender({&agreed.tensors, &agreed.wire, &transport, chosen.preset, &threads,
                                         chosen.amax_floor, chosen.refuse_nonfinite});
+  learner_faults faults(settings.fault);
   for (int round = 1; round <= settings.rounds; ++round) {
     const fp8wire::u64 version = static_cast<fp8wire::u64>(round);
     double training_seconds = 0;
     const unsigned long long allocated = allocations();
     const auto start = clock::now();
-    fp8wire::error wrong = sender->begin(version);
+    fp8wire::error wrong = sender->begin(faults.version_to_begin(version));
     if (!wrong) wrong = group.begin(version);
     if (!wrong && persistent.on()) {
       const auto step = clock::now();
@@ -103,8 +106,11 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
     std::size_t exported = 0;
     for (std::size_t i = 0; i < source.size() && !wrong; ++i) {
       const source_tensor& one = source[i];
+      wrong = faults.half_way(version, i, source.size(), *sender, transport);
+      if (wrong) break;
+      const std::string_view name = faults.name_of(version, i, source.size(), one.spec.name);
       if (!is_weight_dtype(one.spec.dtype)) {
-        wrong = sender->keep(one.spec.name, one.bytes);
+        if (!name.empty()) wrong = sender->keep(name, one.bytes);
         continue;
       }
       if (persistent.on() && one.quantized) {
@@ -118,9 +124,9 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
       const weights now = training[i].at(version, settings.learning_rate, threads);
       wrong = group.await(exported++);
       training_seconds += since(step);
-      if (wrong) break;
-      if (one.quantized) wrong = sender->put(one.spec.name, now);
-      else wrong = sender->keep(one.spec.name, {static_cast<const std::byte*>(now.data), one.bytes.size()});
+      if (wrong || name.empty()) continue;
+      if (one.quantized) wrong = sender->put(name, now);
+      else wrong = sender->keep(name, {static_cast<const std::byte*>(now.data), one.bytes.size()});
     }
     if (wrong) sender->abort(wrong);
     else wrong = sender->finish();

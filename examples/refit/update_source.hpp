@@ -10,6 +10,8 @@
 #include <fp8wire/model/tensor_spec.hpp>
 #include <fp8wire/wire/sink.hpp>
 
+#include "injected_fault.hpp"
+
 namespace programs {
 
 /// One tensor of the checkpoint, its bytes in a mapped file.
@@ -29,6 +31,7 @@ struct refit_settings {
   fp8wire::u64 seed = 0;
   std::string dump_folder;  // empty: no dumps
   std::string socket_name;
+  injected_fault fault;
 };
 
 }  // namespace programs

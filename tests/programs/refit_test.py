@@ -261,7 +261,9 @@ class Refit(support.Case):
             (["--recipe", "nobody"], "vllm-block"),
             (["--delta", "on"], "not available yet"),
             (["--fp8-param", "maybe"], "off or on"),
-            (["--fault", "drop"], "not available yet"),
+            (["--fault", "pigeon"], "list-faults"),
+            (["--fault", "drop@0"], "rounds"),
+            (["--fault", "drop@x"], "ROUND"),
         ):
             with self.subTest(arguments=arguments):
                 self.bad(2, says, REFIT, *arguments, self.model)
