@@ -17,63 +17,26 @@
 
 #include <fp8wire/quant/kernel/element.hpp>
 
+#include "memory_checks.hpp"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #endif
 
 namespace emulator {
 
+using checks::device_memory;
+using checks::fault;
+using checks::shared_shadow;
 using fp8wire::i64;
 using fp8wire::u16;
 using fp8wire::u32;
 using fp8wire::u64;
 using fp8wire::u8;
 
-struct fault : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 /// What a launch did, for tests that count.
 struct counters {
   u64 loads = 0, load_bytes = 0, stores = 0, store_bytes = 0, barriers = 0;
-};
-
-/// Memory that a kernel may touch. Reading a byte of `output` that no store wrote is a fault.
-class device_memory {
- public:
-  template <class Values> void input(const Values& values) { add(values.data(), bytes_of(values), true, false); }
-  template <class Values> void output(Values& values) { add(values.data(), bytes_of(values), false, true); }
-  template <class Values> void both(Values& values) { add(values.data(), bytes_of(values), true, true); }
-  void add(const void* data, std::size_t bytes, bool readable, bool writable) {
-    ranges_.push_back({static_cast<const u8*>(data), bytes, writable, std::vector<bool>(bytes, readable)});
-  }
-  void access(const void* at, std::size_t bytes, bool write) {
-    const u8* first = static_cast<const u8*>(at);
-    if (reinterpret_cast<std::uintptr_t>(at) % bytes != 0) throw fault("misaligned access to global memory");
-    for (range& r : ranges_) {
-      if (first < r.data || first + bytes > r.data + r.bytes) continue;
-      const auto from = static_cast<std::size_t>(first - r.data);
-      if (write && !r.writable) throw fault("store to an input");
-      for (std::size_t i = from; i < from + bytes; ++i) {
-        if (write) r.written[i] = true;
-        else if (!r.written[i]) throw fault("load of global memory that nobody wrote");
-      }
-      return;
-    }
-    throw fault("access outside of global memory");
-  }
-
- private:
-  template <class Values> static std::size_t bytes_of(const Values& values) {
-    return values.size() * sizeof(values[0]);
-  }
-  struct range {
-    const u8* data;
-    std::size_t bytes;
-    bool writable;
-    std::vector<bool> written;
-  };
-  std::vector<range> ranges_;
 };
 
 /// The threads of one block at a time.
@@ -91,8 +54,7 @@ class thread_block {
   template <class Body> void run(void* shared, std::size_t shared_bytes, const Body& body) {
     shared_ = static_cast<u8*>(shared);
     std::memset(shared, 0xCD, shared_bytes);
-    shadow_.assign(shared_bytes, {});
-    epoch_ = 1;
+    shadow_.reset(shared_bytes);
     call_ = [](const void* context, int thread) { (*static_cast<const Body*>(context))(thread); };
     body_ = &body;
     alive_ = static_cast<int>(fibers_.size());
@@ -138,22 +100,7 @@ class thread_block {
   }
 
   void touch_shared(const void* at, std::size_t bytes, bool write, bool atomic = false) {
-    const auto from = static_cast<std::size_t>(static_cast<const u8*>(at) - shared_);
-    if (from % bytes != 0) throw fault("misaligned access to shared memory");
-    if (from + bytes > shadow_.size()) throw fault("access outside of shared memory");
-    for (std::size_t i = from; i < from + bytes; ++i) {
-      shadow& s = shadow_[i];
-      if (!write && !s.written) throw fault("read of shared memory that nobody wrote");
-      const bool others_wrote = s.write_epoch == epoch_ && s.writer != current_ && !(atomic && s.by_atomic);
-      const bool others_read = s.read_epoch == epoch_ && s.reader != current_;
-      if (others_wrote || (write && others_read)) throw fault("race in shared memory");
-      if (write) {
-        s.written = true, s.writer = current_, s.write_epoch = epoch_, s.by_atomic = atomic;
-      } else {
-        // Two readers: whoever writes next races with one of them.
-        s.reader = s.read_epoch == epoch_ && s.reader != current_ ? -1 : current_, s.read_epoch = epoch_;
-      }
-    }
+    shadow_.touch(static_cast<u64>(static_cast<const u8*>(at) - shared_), bytes, current_, write, atomic);
   }
   void touch_global(const void* at, std::size_t bytes, bool write) {
     memory_.access(at, bytes, write);
@@ -178,12 +125,6 @@ class thread_block {
     u64 given[32] = {};
     std::vector<int> here;
   };
-  struct shadow {
-    int writer = 0, reader = 0;
-    unsigned write_epoch = 0, read_epoch = 0;
-    bool written = false, by_atomic = false;
-  };
-
   static void gather(gathering& g, int, const std::source_location& where) {
     if (g.arrived == 0) g.line = where.line();
     else if (g.line != where.line())
@@ -201,7 +142,7 @@ class thread_block {
         f.state = progress::ready;
       }
       g = {};
-      if (whole_block) ++epoch_;
+      if (whole_block) shadow_.barrier();
     } else {
       self.state = progress::waiting;
       yield();
@@ -265,9 +206,8 @@ class thread_block {
   std::mt19937 random_;
   std::vector<gathering> warps_;
   gathering barrier_;
-  std::vector<shadow> shadow_;
+  shared_shadow shadow_;
   u8* shared_ = nullptr;
-  unsigned epoch_ = 1;
   int current_ = 0, alive_ = 0;
   ucontext_t main_;
   void (*call_)(const void*, int) = nullptr;

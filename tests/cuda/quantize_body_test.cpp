@@ -11,7 +11,7 @@
 #include <fp8wire/quant/presets/vllm.hpp>
 
 #include "block_emulator.hpp"
-#include "samples.hpp"
+#include "host_memory.hpp"
 
 namespace {
 

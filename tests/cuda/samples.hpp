@@ -2,7 +2,6 @@
 // Weights for the tests of the kernels, and the bytes that the library's definition makes of them.
 #ifndef FP8WIRE_TESTS_CUDA_SAMPLES_HPP
 #define FP8WIRE_TESTS_CUDA_SAMPLES_HPP
-#include <new>
 #include <random>
 #include <vector>
 
@@ -12,15 +11,16 @@ namespace samples {
 
 using namespace fp8wire;
 
-/// As cudaMalloc gives it: every buffer starts at a multiple of 256 bytes.
+/// Memory that a kernel can reach, starting at a multiple of 256 bytes as cudaMalloc has it. The program defines both.
+void* allocate(std::size_t bytes);
+void release(void* data) noexcept;
+
 template <class Value> struct device_allocator {
   using value_type = Value;
   device_allocator() = default;
   template <class Other> device_allocator(const device_allocator<Other>&) noexcept {}  // NOLINT
-  Value* allocate(std::size_t count) {
-    return static_cast<Value*>(::operator new(count * sizeof(Value), std::align_val_t{256}));
-  }
-  void deallocate(Value* data, std::size_t) noexcept { ::operator delete(data, std::align_val_t{256}); }
+  Value* allocate(std::size_t count) { return static_cast<Value*>(samples::allocate(count * sizeof(Value))); }
+  void deallocate(Value* data, std::size_t) noexcept { samples::release(data); }
   bool operator==(const device_allocator&) const = default;
 };
 template <class Value> using buffer = std::vector<Value, device_allocator<Value>>;

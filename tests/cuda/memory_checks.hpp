@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the emulator and the PTX interpreter both watch: bounds, alignment, bytes nobody wrote, and races.
+#ifndef FP8WIRE_TESTS_CUDA_MEMORY_CHECKS_HPP
+#define FP8WIRE_TESTS_CUDA_MEMORY_CHECKS_HPP
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <fp8wire/core/bits.hpp>
+
+namespace checks {
+
+using fp8wire::u64;
+using fp8wire::u8;
+
+struct fault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Memory that a kernel may touch. Reading a byte of `output` that no store wrote is a fault.
+class device_memory {
+ public:
+  template <class Values> void input(const Values& values) { add(values.data(), bytes_of(values), true, false); }
+  template <class Values> void output(Values& values) { add(values.data(), bytes_of(values), false, true); }
+  template <class Values> void both(Values& values) { add(values.data(), bytes_of(values), true, true); }
+  void add(const void* data, std::size_t bytes, bool readable, bool writable) {
+    ranges_.push_back({static_cast<const u8*>(data), bytes, writable, std::vector<bool>(bytes, readable)});
+  }
+  void access(const void* at, std::size_t bytes, bool write) {
+    const u8* first = static_cast<const u8*>(at);
+    if (reinterpret_cast<std::uintptr_t>(at) % bytes != 0) throw fault("misaligned access to global memory");
+    for (range& r : ranges_) {
+      if (first < r.data || first + bytes > r.data + r.bytes) continue;
+      const auto from = static_cast<std::size_t>(first - r.data);
+      if (write && !r.writable) throw fault("store to an input");
+      for (std::size_t i = from; i < from + bytes; ++i) {
+        if (write) r.written[i] = true;
+        else if (!r.written[i]) throw fault("load of global memory that nobody wrote");
+      }
+      return;
+    }
+    throw fault("access outside of global memory");
+  }
+
+ private:
+  template <class Values> static std::size_t bytes_of(const Values& values) {
+    return values.size() * sizeof(values[0]);
+  }
+  struct range {
+    const u8* data;
+    std::size_t bytes;
+    bool writable;
+    std::vector<bool> written;
+  };
+  std::vector<range> ranges_;
+};
+
+/// Who touched each byte of a block's shared memory since the last barrier.
+class shared_shadow {
+ public:
+  void reset(std::size_t bytes) {
+    bytes_.assign(bytes, {});
+    epoch_ = 1;
+  }
+  void barrier() { ++epoch_; }
+  std::size_t size() const { return bytes_.size(); }
+  void touch(u64 from, std::size_t bytes, int thread, bool write, bool atomic = false) {
+    if (from % bytes != 0) throw fault("misaligned access to shared memory");
+    if (from + bytes > bytes_.size()) throw fault("access outside of shared memory");
+    for (u64 i = from; i < from + bytes; ++i) {
+      byte& b = bytes_[i];
+      if ((!write || atomic) && !b.written) throw fault("read of shared memory that nobody wrote");
+      if (b.written_by.others(thread, epoch_) || (!atomic && b.changed_by.others(thread, epoch_)) ||
+          (write && b.read_by.others(thread, epoch_)))
+        throw fault("race in shared memory");
+      (atomic ? b.changed_by : write ? b.written_by : b.read_by).add(thread, epoch_);
+      b.written = b.written || write;
+    }
+  }
+
+ private:
+  /// Which thread, if any, since the last barrier.
+  struct visitors {
+    int thread = 0;
+    unsigned epoch = 0;
+    bool others(int one, unsigned now) const { return epoch == now && thread != one; }
+    void add(int one, unsigned now) {
+      thread = others(one, now) ? -1 : one;  // more than one: everybody races with one of them
+      epoch = now;
+    }
+  };
+  struct byte {
+    visitors written_by, changed_by, read_by;  // changed: by an atomic operation
+    bool written = false;
+  };
+  std::vector<byte> bytes_;
+  unsigned epoch_ = 1;
+};
+
+}  // namespace checks
+#endif
