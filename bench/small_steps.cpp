@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one optimizer step does to a persistent FP8 parameter: at a learning rate of 1e-6 nearly every master moves, no
-// power-of-two scale does, and only few codes follow. The first step stands apart: masters that are BF16 values often lie
-// right between two codes under a power-of-two scale, and any step decides them. Prints a table.
+// power-of-two scale does, and only few codes follow. The first step stands apart: masters that are BF16 values often
+// lie right between two codes under a power-of-two scale, and any step decides them. Prints a table.
 // Usage: small_steps [ROWS COLS STEPS]
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A learner whose parameters live in FP8: several ranks own parts of the FP32 masters, start them exactly, step them,
 // refresh the FP8 weights and send them to an engine, version after version. Ranks are threads, or MPI processes where
-// Meson found an MPI (persistent_mpi). Usage: persistent [RANKS [STEPS [RATE]]], or mpirun persistent_mpi [STEPS [RATE]].
+// Meson found an MPI. Usage: persistent [RANKS [STEPS [RATE]]], or mpirun persistent_mpi [STEPS [RATE]].
 #include <unistd.h>
 
 #include <algorithm>

@@ -31,8 +31,8 @@ struct token_layout {
   bool hybrid_ep = false;
 };
 
-/// Each sequence is padded to a multiple of `sequence`; the tokens of a pack, before context parallelism splits it, to a
-/// multiple of `total`, by extending its last sequence.
+/// Each sequence is padded to a multiple of `sequence`; the tokens of a pack, before context parallelism splits it, to
+/// a multiple of `total`, by extending its last sequence.
 struct token_alignment {
   i64 sequence = 1, total = 1;
 

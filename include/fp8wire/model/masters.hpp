@@ -45,11 +45,11 @@ class exact_start {
   /// Expects: the memory of the shards outlives this object.
   explicit exact_start(std::vector<master_shard> shards) : shards_(std::move(shards)), done_(shards_.size(), false) {}
 
-  /// Masters and copies of one parameter from its unquantized bytes, dense and in row-major order, little-endian, at any
-  /// address; they are not needed afterwards.
+  /// Masters and copies of one parameter from its unquantized bytes, dense and in row-major order, little-endian, at
+  /// any address; they are not needed afterwards.
   /// Errors: unexpected, duplicate; wrong_dtype unless BF16, FP16 or FP32: codes have lost what masters need;
-  /// wrong_size with both numbers: the tensor's bytes, the masters', a copy's; wrong_offset: the range leaves the tensor;
-  /// out_of_order after finish. Nothing is written then. Exact: a master is the weight's value.
+  /// wrong_size with both numbers: the tensor's bytes, the masters', a copy's; wrong_offset: the range leaves the
+  /// tensor; out_of_order after finish. Nothing is written then. Exact: a master is the weight's value.
   error copy(std::string_view name, dtype type, std::span<const std::byte> unquantized) {
     const std::string tensor(name);
     if (finished_)
