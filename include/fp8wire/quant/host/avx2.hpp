@@ -147,11 +147,11 @@ template <row_cast Cast, class In> struct avx2 {
   template <bool Stream>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static void replace(const u8* fresh, const u8* before, u8* codes, u8* changed, i64 cols,
                                                     i64 jump) noexcept {
-    const hints to_compare(2048, cols, jump);
+    const hints to_compare(4096, cols, jump);
     i64 col = 0;
     for (; col + 32 <= cols; col += 32) {
       const vector now = load(fresh + col);
-      __builtin_prefetch(before + to_compare.from(col), 0, 0);
+      __builtin_prefetch(before + to_compare.from(col), 0, 3);
       const u32 differs = ~static_cast<u32>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(now, load(before + col))));
       __builtin_memcpy(changed + col / 8, &differs, 4);
       store<Stream>(codes + col, now);

@@ -141,11 +141,11 @@ template <row_cast Cast, class In> struct avx512 {
   template <bool Stream>
   FP8WIRE_AVX512 FP8WIRE_NOINLINE static void replace(const u8* fresh, const u8* before, u8* codes, u8* changed,
                                                       i64 cols, i64 jump) noexcept {
-    const hints to_compare(2048, cols, jump);
+    const hints to_compare(4096, cols, jump);
     i64 col = 0;
     for (; col + 64 <= cols; col += 64) {
       const vector now = load(fresh + col);
-      __builtin_prefetch(before + to_compare.from(col), 0, 0);
+      __builtin_prefetch(before + to_compare.from(col), 0, 3);
       const u64 differs = _mm512_cmpneq_epu8_mask(now, load(before + col));
       __builtin_memcpy(changed + col / 8, &differs, 8);
       store<Stream>(codes + col, now);

@@ -64,8 +64,8 @@ template <any_recipe Recipe, class In> class bands {
 
  private:
   static constexpr i64 panel_blocks = 64, panel_cols = 8192;  // what the stack holds of one row of blocks
-  // What is seen must still be near when it is cast. Half of the smallest second-level caches; wider ones gain nothing.
-  static constexpr i64 panel_bytes = i64{1} << 18;
+  // What is seen must still be near when it is cast, and what is read of a row should be whole pages.
+  static constexpr i64 panel_bytes = i64{1} << 19;
 
   /// A run of columns of one matrix of the batch: whole blocks, except at the right edge.
   struct panel {
