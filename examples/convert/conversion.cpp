@@ -53,6 +53,23 @@ void expect_apart(const std::string& input, const std::string& output) {
          wrong.in_scale ? "scale" : "code", batch, wrong.row, wrong.col, wrong.got, wrong.expected);
 }
 
+/// How an engine takes a folder of that format, or why none does.
+std::string how_to_serve(const quantizer& preset, const std::string& folder) {
+  const std::string_view names = chosen_naming.id;
+  const bool rows_of_32 = preset.microscaling && preset.block_rows == 1;
+  if (preset.codes == fp8wire::dtype::f8_e5m2) return "no engine serves it: all of them want E4M3 weights";
+  if (!rows_of_32 && (preset.block_rows != 128 || preset.block_cols != 128))
+    return fmt::format("no engine serves it: none takes weights in blocks of {}", preset.block);
+  if (names == "nemo" && rows_of_32)
+    return "NeMo-RL's own loader takes these names; --naming modelopt makes what vLLM serves";
+  if (names == "modelopt" && !rows_of_32)
+    return "TensorRT-LLM takes block scales under this name; --naming vllm makes what vLLM and SGLang serve";
+  const bool sglang = names == "sglang" || names == "verl" || names == "slime" || names == "miles";
+  const std::string_view command = sglang ? "python3 -m sglang.launch_server --model-path" : "vllm serve";
+  return fmt::format("serve it: {} {}{}", command, folder,
+                     rows_of_32 ? " (MXFP8 wants a GPU of SM100 or later)" : "");
+}
+
 }  // namespace
 
 conversion_plan plan_conversion(const std::string& input, const std::string& output, const format_options& options) {
@@ -99,7 +116,8 @@ conversion_plan plan_conversion(const std::string& input, const std::string& out
                                         preset.block_rows,
                                         preset.block_cols,
                                         preset.scale == "pow2" || preset.scale == "e8m0",
-                                        must(fp8wire::ignored_modules(decided))};
+                                        must(fp8wire::ignored_modules(decided)),
+                                        preset.codes == fp8wire::dtype::f8_e5m2 ? "e5m2" : "e4m3"};
     plan.config["quantization_config"] = fp8wire::quantization_config(config);
     if (config.dialect == fp8wire::config_dialect::modelopt) plan.modelopt_file = fp8wire::modelopt_file(config);
   }
@@ -225,9 +243,7 @@ std::string closing_line(const conversion_plan& plan, const std::string& output,
                        plan.how.layout);
   if (plan.config.is(json::kind::null))
     return text + "; an engine serves it from a folder with config.json: give that folder as INPUT";
-  return fmt::format("{}; serve it: {} {}{}", text,
-                     chosen_naming.id == "sglang" ? "python3 -m sglang.launch_server --model-path" : "vllm serve",
-                     output, preset.microscaling ? " (MXFP8 wants a GPU of SM100 or later)" : "");
+  return text + "; " + how_to_serve(preset, output);
 }
 
 }  // namespace programs

@@ -79,7 +79,7 @@ std::vector<fp8wire::tensor_spec> specs_in(const format& how, std::vector<fp8wir
   const auto batch = codes.shape.size() == 2 ? 1 : 0;
   codes.shape.assign(shapes->codes.begin() + batch, shapes->codes.end());
   scales.shape.assign(shapes->scales.begin() + batch, shapes->scales.end());
-  scales.dtype = shapes->scale == dtype::f8_e8m0 ? chosen_naming.mx_dtype : shapes->scale;
+  scales.dtype = shapes->scale == dtype::f8_e8m0 && how.preset->microscaling ? chosen_naming.mx_dtype : shapes->scale;
   return canonical;
 }
 

@@ -10,6 +10,7 @@
 #include <fp8wire/model/wire_format.hpp>
 
 #include "../common/measure.hpp"
+#include "audit.hpp"
 
 namespace programs {
 
@@ -58,6 +59,7 @@ struct inspection {
   std::vector<orphan> orphans;
   std::map<std::string, fp8wire::u64> other;  // dtype -> tensors that belong to no pair
   std::vector<preset_fit> presets;  // that could have made every pair
+  audit_report audit;
   fp8wire::u64 broken() const;
 };
 

@@ -106,6 +106,33 @@ json::value pair_json(const pair_report& pair) {
   return one;
 }
 
+json::value audit_json(const audit_report& audit) {
+  json::value one;
+  if (!audit.skipped.empty()) {
+    one["skipped"] = audit.skipped;
+    return one;
+  }
+  one["family"] = audit.family;
+  one["parameters"] = audit.parameters;
+  one["in_fp8"] = audit.in_fp8;
+  json::value& list = one["disagreements"] = json::value::array();
+  for (const fp8wire::error& problem : audit.disagreements) {
+    json::value entry;
+    entry["name"] = problem.tensor;
+    entry["what"] = problem.what;
+    list.push_back(std::move(entry));
+  }
+  return one;
+}
+
+std::string audit_text(const audit_report& audit) {
+  if (!audit.skipped.empty()) return fmt::format("\nno layer audit: {}", audit.skipped);
+  std::string text = fmt::format("\nlayer audit by the rules of {}: {} of {} parameters in FP8, {} disagreements",
+                                 audit.family, audit.in_fp8, audit.parameters, audit.disagreements.size());
+  for (const fp8wire::error& problem : audit.disagreements) text += fmt::format("\n  {}", problem.message());
+  return text;
+}
+
 }  // namespace
 
 json::value report_of(const std::string& path, const std::string& original, const fp8wire::checkpoint& from,
@@ -150,6 +177,7 @@ json::value report_of(const std::string& path, const std::string& original, cons
   report["summary"] = std::move(summary);
   report["pairs"] = std::move(pairs);
   report["orphans"] = std::move(orphans);
+  report["audit"] = audit_json(found.audit);
   return report;
 }
 
@@ -225,6 +253,7 @@ std::string text_of(const inspection& found, const std::vector<pair_error>& erro
     text += fmt::format("\nagainst the original: {}, max error {:.3g}; byte for byte made by: {}", decibel_text(all),
                         all.largest, proven.empty() ? "none of these" : fmt::format("{}", fmt::join(proven, ", ")));
   }
+  text += audit_text(found.audit);
   return text + "\n";
 }
 

@@ -44,6 +44,10 @@ TEST_CASE("block FP8 as vLLM and SGLang read it") {
         R"("modules_to_not_convert":["lm_head","model.layers.0.mlp.gate"]})");
   CHECK(compact(fw::quantization_config(made(config_dialect::fp8, false, true))).find(R"("scale_fmt":"ue8m0")") !=
         std::string::npos);
+  engine_config other = made(config_dialect::fp8, false);
+  other.element = "e5m2";
+  CHECK(fw::quantization_config(other).find("fmt")->text() == "e5m2");
+  CHECK(read(json::write(fw::quantization_config(other))).value() == other);
 }
 
 TEST_CASE("MXFP8 as SGLang and miles have it") {

@@ -16,6 +16,7 @@ STORED = {
     "F32": lambda s: struct.pack("<I", exact.to_bits(s)),
     "BF16": lambda s: struct.pack("<H", exact.to_bits(s) >> 16),
     "U8": lambda s: bytes([exact.log2_down(s) + 127]),
+    "F8_E8M0": lambda s: bytes([exact.log2_down(s) + 127]),
 }
 
 

@@ -26,6 +26,7 @@ struct engine_config {
   i64 block_rows = 128, block_cols = 128;  // of block scales; MXFP8 is 1 x 32
   bool power_of_two = false;               // the scales are, so kernels that want UE8M0 take them unchanged
   std::vector<std::string> ignored;        // modules (model/ignored_modules.hpp)
+  std::string element = "e4m3";            // of the codes; all engines want this one
   bool operator==(const engine_config&) const = default;
 };
 
@@ -97,7 +98,7 @@ inline json::value quantization_config(const engine_config& config) {
     return made;
   }
   made["quant_method"] = config.microscaling ? "mxfp8" : "fp8";
-  made["fmt"] = "e4m3";
+  made["fmt"] = config.element;
   made["activation_scheme"] = "dynamic";
   made["weight_block_size"] = detail::json_block(config);
   if (config.power_of_two || config.microscaling) made["scale_fmt"] = "ue8m0";
@@ -225,6 +226,7 @@ inline result<engine_config> read_engine_config(const json::value& object, std::
     if (!made.microscaling || reader.has("weight_block_size")) reader.block("weight_block_size", made);
     if (made.microscaling && reader.has("weight_block_size") && (made.block_rows != 1 || made.block_cols != 32))
       reader.refuse("weight_block_size", "must be [1, 32] for MXFP8");
+    if (reader.has("fmt")) made.element = reader.text("fmt");
     made.power_of_two = made.microscaling || (reader.has("scale_fmt") && reader.text("scale_fmt") == "ue8m0");
     // vLLM looks at the first of the two and falls back to the second.
     made.ignored = reader.texts("ignored_layers");

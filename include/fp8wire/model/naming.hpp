@@ -15,7 +15,7 @@ struct naming {
   std::string_view id;  // as --naming takes it
   std::string_view block_suffix;  // FP32 and BF16 block scales: ".weight_scale_inv"
   std::string_view mx_suffix;  // E8M0 scales of MXFP8
-  dtype mx_dtype = dtype::uint8;  // how E8M0 bytes are labelled; U8 is what every loader accepts
+  dtype mx_dtype = dtype::uint8;  // how E8M0 bytes of MXFP8 are labelled; U8 is what every loader accepts
 
   /// The scale's name for a weight's name.
   std::string scale_of(std::string_view weight, bool microscaling) const {
