@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <cstdio>
-#include <fstream>
 #include <set>
 
 #include <fp8wire/testing/faults.hpp>
@@ -63,7 +62,6 @@ TEST_CASE("every fault is caught by the condition that names it: the matrix") {
     CHECK((report.receiver_serves == 1 || report.receiver_serves == 2));
   }
   std::fputs(matrix.c_str(), stdout);
-  std::ofstream("fault_matrix.txt") << matrix;
 }
 
 TEST_CASE("an engine that is updated in place serves one whole version after a fault, or none") {
