@@ -62,8 +62,8 @@ constexpr float self_check_input(i64 i) noexcept {
   return static_cast<float>(static_cast<int>(mixed >> 60) - 8) * 0.25f;
 }
 
-/// Multiplies one matrix with the vector twice: from the synced bytes here, by `engine(input, output)` there, both spans
-/// of float, cols and rows long. The engine's output may be rounded to its own format.
+/// Multiplies one matrix with the vector twice: from the synced bytes here, by `engine(input, output)` there, spans of
+/// float, cols and rows long. The engine's output may be rounded to its own format.
 /// synced: float(row, col), what the bytes that came decode to. tolerance: relative error of the whole vector; 0.25
 /// passes kernels that quantize their input to FP8, a kernel in FP32 passes 1e-5.
 /// Errors: nonfinite (C6) for an output that is NaN or Inf; format_mismatch (C6): the squared relative error in
