@@ -321,8 +321,11 @@ int refit(const options& asked) {
   for (const source_tensor& one : loaded.tensors)
     must(one.quantized ? wire.add(tensors, one.spec.name, one.spec.shape, chosen.amax_floor, one.fused_with)
                        : tensors.keep(one.spec.name, one.spec.dtype, one.spec.shape));
-  const fp8wire::plan_options plan_options{
-      .capacity_bytes = asked.fault.empty() || asked.buffer_bytes != options{}.buffer_bytes ? asked.buffer_bytes : 65536, .align_bytes = asked.align, .slots = asked.slots};
+  // Faults of the way need an update of several buffers.
+  const bool small_buffers = !asked.fault.empty() && asked.buffer_bytes == options{}.buffer_bytes;
+  const fp8wire::plan_options plan_options{.capacity_bytes = small_buffers ? 65536 : asked.buffer_bytes,
+                                           .align_bytes = asked.align,
+                                           .slots = asked.slots};
   const fp8wire::plan plan = must(fp8wire::make_plan(tensors, plan_options));
   check_ranks(tensors, *chosen.preset, asked.engine_tp);
 
@@ -350,10 +353,10 @@ int refit(const options& asked) {
   int pipe[2];
   if (::pipe2(pipe, O_CLOEXEC) != 0) refuse("no pipe: {}", std::strerror(errno));
   family children;
-  const auto tell_why = [&](int who, const fp8wire::error& why) {
+  // From nobody in particular: what an engine serves it has said itself.
+  const auto tell_why = [&](const fp8wire::error& why) {
     report one;
     one.what = report::kind::refused;
-    one.who = who;
     one.lost_peer = why.code == fp8wire::errc::peer_lost || why.code == fp8wire::errc::timeout;
     one.say(why.message());
     send(pipe[1], one);
@@ -363,7 +366,7 @@ int refit(const options& asked) {
       ::close(pipe[0]);
       const engine_image& image = images[static_cast<std::size_t>(number / asked.engine_tp)];
       const fp8wire::error wrong = run_engine(number, tensors, chosen, image, dump, settings, pipe[1]);
-      if (wrong) tell_why(number, wrong);
+      if (wrong) tell_why(wrong);
       return wrong ? refused : done;
     });
   learner_group group(loaded.tensors, asked.learners, settings.timeout);
@@ -384,7 +387,7 @@ int refit(const options& asked) {
                               pipe[1]);
         if (wrong) group.end(0, wrong);
       }
-      if (wrong) tell_why(-1, wrong);
+      if (wrong) tell_why(wrong);
       return wrong ? refused : done;
     });
   group.become(-1);

@@ -52,7 +52,10 @@ class faulty_subscriber {
   using stream = fp8wire::host_stream;
   faulty_subscriber(fp8wire::shm_subscriber& base, fault_session& session) : base_(base), session_(session) {}
   /// From here on frames can be looked into. Both outlive the subscriber.
-  void arm(const fp8wire::manifest& tensors, const fp8wire::plan& wire) noexcept { tensors_ = &tensors, wire_ = &wire; }
+  void arm(const fp8wire::manifest& tensors, const fp8wire::plan& wire) noexcept {
+    tensors_ = &tensors;
+    wire_ = &wire;
+  }
 
   fp8wire::error receive(fp8wire::message& into);
   fp8wire::result<std::span<const std::byte>> bytes(const fp8wire::frame& announced, stream s);

@@ -137,7 +137,7 @@ class Kills(support.Case):
                 if path.name.startswith("."):
                     continue  # a temporary that a kill left behind; the next run removes it
                 version = int(path.stem.rsplit("v", 1)[1])
-                self.assertEqual(path.read_bytes(), expected[version], f"{path.name} after trial {trial} of seed {SEED}")
+                self.assertEqual(path.read_bytes(), expected[version], f"{path.name}, trial {trial} of seed {SEED}")
                 ends["dumps"] += 1
         print(f"{KILLS} kills: {ends}", file=sys.stderr)
 
