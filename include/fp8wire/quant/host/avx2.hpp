@@ -19,21 +19,7 @@ template <row_cast Cast, class In> struct avx2 {
   using vector = __m256i;
   static constexpr i64 ahead = 4096 / i64{sizeof(In)}, ahead_again = 1024 / i64{sizeof(In)};
 
-  static constexpr row_kernel<In> kernel() noexcept {
-    constexpr bool microscaling = std::same_as<In, bf16> && Cast.direct && !Cast.table && !Cast.cols_128;
-    row_kernel<In> made = {.see = row<true, false, false>,
-                           .cast = {row<false, true, false>, row<false, true, true>},
-                           .both = {row<true, true, false>, row<true, true, true>},
-                           .replace = {replace<false>, replace<true>},
-                           .cast_direct = nullptr,
-                           .take_largest = take_largest,
-                           .fence = fence,
-                           .alignment = 32,
-                           .octaves = {nullptr, nullptr}};
-    if constexpr (Cast.direct) made.cast_direct = cast_direct;
-    if constexpr (microscaling) made.octaves[0] = octaves<false>, made.octaves[1] = octaves<true>;
-    return made;
-  }
+  static constexpr row_kernel<In> kernel() noexcept { return wide_kernel<avx2, Cast, In>(32); }
 
   /// One row of a band: maxima of `seen`, codes of `cast` with the tables of the blocks, or both interleaved, so that
   /// one waits for memory while the other computes. `jump`: what lies between a row's end and the next row's start.

@@ -19,21 +19,7 @@ template <row_cast Cast, class In> struct avx512 {
   static constexpr __mmask16 all16 = 0xFFFF;
   static constexpr __mmask32 all32 = 0xFFFFFFFF;
 
-  static constexpr row_kernel<In> kernel() noexcept {
-    constexpr bool microscaling = std::same_as<In, bf16> && Cast.direct && !Cast.table && !Cast.cols_128;
-    row_kernel<In> made = {.see = row<true, false, false>,
-                           .cast = {row<false, true, false>, row<false, true, true>},
-                           .both = {row<true, true, false>, row<true, true, true>},
-                           .replace = {replace<false>, replace<true>},
-                           .cast_direct = nullptr,
-                           .take_largest = take_largest,
-                           .fence = fence,
-                           .alignment = 64,
-                           .octaves = {nullptr, nullptr}};
-    if constexpr (Cast.direct) made.cast_direct = cast_direct;
-    if constexpr (microscaling) made.octaves[0] = octaves<false>, made.octaves[1] = octaves<true>;
-    return made;
-  }
+  static constexpr row_kernel<In> kernel() noexcept { return wide_kernel<avx512, Cast, In>(64); }
 
   /// As avx2::row.
   template <bool See, bool Codes, bool Stream>

@@ -75,6 +75,24 @@ void cast_some(const block_state& block, const In* from, u8* codes, i64 count) n
   else block.definition(from, codes, count, block.operand);
 }
 
+/// The table of a body that streams rows aligned to `alignment` bytes.
+template <class Body, row_cast Cast, class In> constexpr row_kernel<In> wide_kernel(i64 alignment) noexcept {
+  row_kernel<In> made = {.see = Body::template row<true, false, false>,
+                         .cast = {Body::template row<false, true, false>, Body::template row<false, true, true>},
+                         .both = {Body::template row<true, true, false>, Body::template row<true, true, true>},
+                         .replace = {Body::template replace<false>, Body::template replace<true>},
+                         .cast_direct = nullptr,
+                         .take_largest = Body::take_largest,
+                         .fence = Body::fence,
+                         .alignment = alignment,
+                         .octaves = {nullptr, nullptr}};
+  if constexpr (Cast.direct) made.cast_direct = Body::cast_direct;
+  // What a 1x32 recipe looks like from here.
+  if constexpr (std::same_as<In, bf16> && Cast.direct && !Cast.table && !Cast.cols_128)
+    made.octaves[0] = Body::template octaves<false>, made.octaves[1] = Body::template octaves<true>;
+  return made;
+}
+
 /// The table of one body.
 template <class Body, class In> inline constexpr row_kernel<In> kernel_of = Body::kernel();
 
