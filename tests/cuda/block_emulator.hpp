@@ -286,6 +286,7 @@ struct any_context {
     first = fp8wire::ieee::mul(a, by_a);
     second = fp8wire::ieee::mul(b, by_b);
   }
+  static float widen(fp8wire::fp16 half) { return fp8wire::to_float(half); }
   template <class Element> static u32 convert2(float low, float high) {
     return Element::encode(low) | static_cast<u32>(Element::encode(high)) << 8;
   }

@@ -98,6 +98,11 @@ struct context {
 #endif
   }
 
+  static FP8WIRE_BODY float widen(fp16 half) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half.bits));
+    return value;
+  }
   template <class Element> static FP8WIRE_BODY u32 convert2(float low, float high) {
     static_assert(kernel::converts_finite<Element>);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890

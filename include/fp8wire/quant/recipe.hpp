@@ -69,7 +69,8 @@ template <any_recipe Recipe, class In> FP8WIRE_HD constexpr limits limits_of() n
   // A binade holds 2^mantissa_bits codes, in every format.
   constexpr int codes_per_binade = element::encode(2.0f) - element::encode(1.0f);
   constexpr int mantissa_bits = 63 - leading_zeros(static_cast<u64>(codes_per_binade));
-  return {element::max, input_max, mantissa_bits};
+  constexpr limits made{element::max, input_max, mantissa_bits};
+  return made;
 }
 
 /// The same recipe under other numerics.

@@ -28,7 +28,7 @@ FP8WIRE_BODY bool settle(Context& c, const Scales& scales, const tile_place& pla
   if (row * Recipe::block::rows >= place.rows || col * Recipe::block::cols >= place.cols) return true;
   const auto scale = reference::block_scale<Recipe, In>(amax_bits, amax_floor);
   c.write(operands + row * grid::cols + col, scale.operand);
-  c.store(&scales(place.batch, place.row / Recipe::block::rows + row, place.col / Recipe::block::cols + col),
+  c.store(&scales(place.batch, i64{place.down} * grid::rows + row, i64{place.across} * grid::cols + col),
           scale.stored);
   if constexpr (converts_all<typename Recipe::element>) return true;
   else return f32::is_finite(bits_of(Recipe::rule::apply(float_of(amax_bits), scale.operand)));

@@ -55,7 +55,7 @@ template <class Source> struct compare_body {
   }
   template <class Context>
   static FP8WIRE_BODY bool whole_tile(Context& c, const compare_task& task, const tile_place& place) {
-    const i64 row = place.row + c.thread() / lanes, col = place.col + c.thread() % lanes * width;
+    const i64 row = place.row() + c.thread() / lanes, col = place.col() + c.thread() % lanes * width;
     const auto before = rows_of(task.before, place.batch, row, col, step);
     const auto after = rows_of(task.after, place.batch, row, col, step);
     const auto changed = rows_of(task.changed, place.batch, row, col / 8, step);
@@ -82,13 +82,13 @@ template <class Source> struct compare_body {
     const int row_bytes = (place.cols + 7) / 8;
     for (int at = c.thread(); at < place.rows * row_bytes; at += threads) {
       const int inside_row = at / row_bytes, byte = at % row_bytes;
-      const i64 row = place.row + inside_row;
+      const i64 row = place.row() + inside_row;
       u32 bits = 0;
       for (int bit = 0; bit < 8 && 8 * byte + bit < place.cols; ++bit) {
-        const i64 col = place.col + 8 * byte + bit;
+        const i64 col = place.col() + 8 * byte + bit;
         if (c.load(&task.before(place.batch, row, col)) != c.load(&task.after(place.batch, row, col))) bits |= 1u << bit;
       }
-      c.store(&task.changed(place.batch, row, place.col / 8 + byte), static_cast<u8>(bits));
+      c.store(&task.changed(place.batch, row, place.col() / 8 + byte), static_cast<u8>(bits));
       any |= bits;
     }
     return any != 0;

@@ -8,7 +8,7 @@
 #define FP8WIRE_QUANT_KERNEL_CONTEXT_HPP
 #include <concepts>
 
-#include <fp8wire/core/bits.hpp>
+#include <fp8wire/format/fp16.hpp>
 
 FP8WIRE_ABI_BEGIN
 namespace kernel {
@@ -43,7 +43,7 @@ template <int Bytes> using sized_t = typename sized<Bytes>::type;
 /// thread said yes. warp_max, warp_count, from_lane: among the 32 threads of a warp, all of which must take part.
 /// load, store: global memory. read, write: shared memory. *_max, *_min, *_add: atomic, no result.
 /// vector_bytes: the widest load that pays. max_halves: the larger of each unsigned half. multiply2: two IEEE
-/// products. convert2<Element>: the codes of two finite floats, the first in the low byte.
+/// products. widen: the value of a half. convert2<Element>: the codes of two finite floats, the first in the low byte.
 template <class Context>
 concept block_context = requires(Context& c, u32 v, u64 wide, bool yes, float x, u32* word, u64* words_of_8) {
   { c.thread() } -> std::same_as<int>;
@@ -64,6 +64,7 @@ concept block_context = requires(Context& c, u32 v, u64 wide, bool yes, float x,
   { Context::vector_bytes } -> std::convertible_to<int>;
   { Context::max_halves(v, v) } -> std::same_as<u32>;
   Context::multiply2(x, x, x, x, x, x);
+  { Context::widen(fp16{}) } -> std::same_as<float>;
 };
 
 /// Threads of a warp, on every machine that CUDA knows.

@@ -54,15 +54,15 @@ template <class Source, class Task> struct dequantize_body {
       for (int element = c.thread(); element < tile_extent * tile_extent; element += threads) {
         const int inside_row = element / tile_extent, inside_col = element % tile_extent;
         if (inside_row >= place.rows || inside_col >= place.cols) continue;
-        const i64 row = place.row + inside_row, col = place.col + inside_col;
+        const i64 row = place.row() + inside_row, col = place.col() + inside_col;
         const u8 code = c.load(&task.codes(place.batch, row, col));
         const float scale = to_float(c.load(&task.scales(place.batch, row / height, col / across)));
         c.store(&task.out(place.batch, row, col), made(recipe::element::decode(code), scale));
       }
       return;
     }
-    const i64 col = place.col + c.thread() % lanes * width;
-    const i64 first = place.row + c.thread() / lanes;
+    const i64 col = place.col() + c.thread() % lanes * width;
+    const i64 first = place.row() + c.thread() / lanes;
     const auto codes = rows_of(task.codes, place.batch, first, col, step);
     const auto out = rows_of(task.out, place.batch, first, col, step);
     constexpr bool one_scale = block::cols == whole || block::cols % width == 0;

@@ -54,8 +54,8 @@ FP8WIRE_BODY void quantize_edge_tile(Context& c, edge_shared<Recipe>& shared, fl
   each_element<Threads>(c, place, [&](int row, int col, bool inside) {
     u32 magnitude = 0;
     if (inside) {
-      const In weight = c.load(&in(place.row + row, place.col + col));
-      bad.see(weight, task.index_base + (place.batch * in.rows + place.row + row) * in.cols + place.col + col);
+      const In weight = c.load(&in(place.row() + row, place.col() + col));
+      bad.see(weight, task.index_base + (place.batch * in.rows + place.row() + row) * in.cols + place.col() + col);
       magnitude = seen_magnitude<Recipe>(weight);
     }
     u32* amax = shared.amax + row / block::rows * grid::cols + col / block::cols;
@@ -81,14 +81,14 @@ FP8WIRE_BODY void quantize_edge_tile(Context& c, edge_shared<Recipe>& shared, fl
   c.sync();
   each_element<Threads>(c, place, [&](int row, int col, bool inside) {
     if (!inside) return;
-    const In weight = c.load(&in(place.row + row, place.col + col));
+    const In weight = c.load(&in(place.row() + row, place.col() + col));
     const float operand = c.read(operands + row / block::rows * grid::cols + col / block::cols);
     const float value = Recipe::rule::apply(entering<Recipe>(weight), operand);
     using element = typename Recipe::element;
     u8 code;
     if constexpr (converts_all<element>) code = static_cast<u8>(Context::template convert2<element>(value, value));
     else code = element::encode(value);
-    c.store(&codes(place.batch, place.row + row, place.col + col), code);
+    c.store(&codes(place.batch, place.row() + row, place.col() + col), code);
   });
 }
 

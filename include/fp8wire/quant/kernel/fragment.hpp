@@ -42,8 +42,8 @@ template <class Recipe, class In, int Bytes> struct fragment {
   static FP8WIRE_HD constexpr int col_of(int thread) noexcept { return thread % lanes * width; }
 
   template <class Context>
-  FP8WIRE_BODY void load(Context& c, const matrix_view<const In>& in, const tile_place& place) {
-    const auto rows = rows_of(in, place.batch, place.row + row_of(c.thread()), place.col + col_of(c.thread()), step);
+  FP8WIRE_BODY void load(Context& c, const matrix_view<const In>& in, i64 batch, i64 row, i64 col) {
+    const auto rows = rows_of(in, batch, row + row_of(c.thread()), col + col_of(c.thread()), step);
     FP8WIRE_UNROLL
     for (int i = 0; i < bands; ++i) {
       at[i] = c.load(reinterpret_cast<const vector*>(rows(i)));
@@ -81,12 +81,14 @@ template <class Recipe, class In, int Bytes> struct fragment {
   }
 
   /// Element `col` of band `band` as it enters the recipe. The weights are finite here.
-  FP8WIRE_BODY float value(int band, int col) const {
+  template <class Context> FP8WIRE_BODY float value(Context&, int band, int col) const {
     if constexpr (std::same_as<In, float>) {
       return entering<Recipe, float>(float_of(at[band].at[col]));  // rounding a BF16 to BF16 changes nothing
     } else {
       const u32 word = at[band].at[col / 2];
-      return entering<Recipe, In>(In{static_cast<u16>(col % 2 == 0 ? word & 0xFFFF : word >> 16)});
+      const In weight{static_cast<u16>(col % 2 == 0 ? word & 0xFFFF : word >> 16)};
+      if constexpr (std::same_as<In, fp16>) return entering<Recipe, float>(Context::widen(weight));
+      else return entering<Recipe, In>(weight);
     }
   }
 
@@ -98,8 +100,9 @@ template <class Recipe, class In, int Bytes> struct fragment {
     FP8WIRE_UNROLL
     for (int w = 0; w < made_words; ++w) {
       const int col = 4 * w;
-      const u32 low = codes2<Recipe>(c, value(band, col), value(band, col + 1), operand(col), operand(col + 1));
-      const u32 high = codes2<Recipe>(c, value(band, col + 2), value(band, col + 3), operand(col + 2), operand(col + 3));
+      const u32 low = codes2<Recipe>(c, value(c, band, col), value(c, band, col + 1), operand(col), operand(col + 1));
+      const u32 high =
+          codes2<Recipe>(c, value(c, band, col + 2), value(c, band, col + 3), operand(col + 2), operand(col + 3));
       made[w] = low | high << 16;
     }
     if constexpr (width == 4) {

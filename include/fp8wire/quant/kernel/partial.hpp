@@ -65,7 +65,6 @@ template <class Task> struct part_tile {
   FP8WIRE_BODY bool inside(int r, int c) const {
     return row + r >= 0 && col + c >= 0 && row + r < task.part.rows && col + c < task.part.cols;
   }
-  FP8WIRE_BODY tile_place place() const { return {0, row, col, tile_extent, tile_extent}; }
   /// The block of the tile's element (r, c) in the tile's grid, and the amax of a block of that grid.
   static FP8WIRE_BODY int block_at(int r, int c) {
     const int block_row = block::rows == whole ? 0 : r / (block::rows == whole ? 1 : block::rows);
@@ -98,7 +97,7 @@ template <class Source, class Task> struct partial_amax_body {
       using held = fragment<recipe, input, Context::vector_bytes>;
       if (at.whole_tile(held::width)) {
         held part;
-        part.load(c, at.task.part, at.place());
+        part.load(c, at.task.part, 0, at.row, at.col);
         u32 largest = part.band_magnitudes(c, 0);
         FP8WIRE_UNROLL
         for (int i = 1; i < held::bands; ++i) largest = held::larger(c, largest, part.band_magnitudes(c, i));
@@ -163,7 +162,7 @@ template <class Source, class Task> struct partial_cast_body {
     if constexpr (fast) {
       if (at.whole_tile(held::width)) {
         held part;
-        part.load(c, at.task.part, at.place());
+        part.load(c, at.task.part, 0, at.row, at.col);
         if constexpr (!converts_all<typename recipe::element>) {
           // A NaN need not show in the amax.
           for (int i = 0; i < held::bands; ++i) finite &= !held::nonfinite(held::folded(part.band_magnitudes(c, i)));

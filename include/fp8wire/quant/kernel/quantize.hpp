@@ -64,7 +64,8 @@ template <class Source, class Task> struct quantize_body {
     const tile_place place = place_of(mine.tile, task.in.rows, task.in.cols);
     using stage = typename stage_of<recipe, input, Context::vector_bytes>::type;
     if constexpr (!std::is_void_v<stage>) {
-      if (place.whole() && task.vector >= stage::held::width && quantize_whole<stage>(c, s, task, place)) return;
+      if (place.whole() && task.vector >= stage::held::width && quantize_whole<stage>(c, s, task, place.as_whole()))
+        return;
     }
     quantize_edge_tile<recipe, input, threads>(c, s.edge, s.operands, task, task.codes, task.scales, place);
   }
@@ -75,13 +76,13 @@ template <class Source, class Task> struct quantize_body {
   static FP8WIRE_BODY bool quantize_whole(Context& c, Shared& s, const Task& task, const tile_place& place) {
     using held = typename Stage::held;
     held tile;
-    tile.load(c, task.in, place);
+    tile.load(c, task.in, place.batch, place.row(), place.col());
     if (c.sync_or(held::nonfinite(Stage::collect(c, s.fast.stage, tile)))) return false;
     const bool finite = Stage::settle(c, s.fast.stage, task.scales, place, task.amax_floor, s.operands);
     if constexpr (converts_all<typename recipe::element>) c.sync();
     else if (c.sync_or(!finite)) return false;
-    const auto codes = rows_of(task.codes, place.batch, place.row + held::row_of(c.thread()),
-                               place.col + held::col_of(c.thread()), held::step);
+    const auto codes = rows_of(task.codes, place.batch, place.row() + held::row_of(c.thread()),
+                               place.col() + held::col_of(c.thread()), held::step);
     FP8WIRE_UNROLL
     for (int i = 0; i < held::bands; ++i)
       c.store(reinterpret_cast<typename held::codes_vector*>(codes(i)),

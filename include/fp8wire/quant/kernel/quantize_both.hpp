@@ -58,7 +58,8 @@ template <class Source, class Task> struct both_body {
     const assignment<Task> mine = source.assigned(c);
     const Task& task = *mine.task;
     const tile_place place = place_of(mine.tile, task.in.rows, task.in.cols);
-    if (place.whole() && task.vector >= rows::held::width && quantize_whole(c, s, task, place)) return;
+    if (place.whole() && task.vector >= rows::held::width && quantize_whole(c, s, task, place.as_whole()))
+      return;
     quantize_edge_tile<row_recipe, input, threads>(c, s.row_edge, s.row_operands, task, task.codes, task.scales, place);
     quantize_edge_tile<column_recipe, input, threads>(c, s.column_edge, s.column_operands, task, task.column_codes,
                                                       task.column_scales, place);
@@ -68,7 +69,7 @@ template <class Source, class Task> struct both_body {
   template <class Context>
   static FP8WIRE_BODY bool quantize_whole(Context& c, shared_memory& s, const Task& task, const tile_place& place) {
     typename rows::held tile;
-    tile.load(c, task.in, place);
+    tile.load(c, task.in, place.batch, place.row(), place.col());
     typename columns::held same;
     FP8WIRE_UNROLL
     for (int i = 0; i < rows::held::bands; ++i) same.at[i] = tile.at[i];
@@ -76,9 +77,10 @@ template <class Source, class Task> struct both_body {
     if (c.sync_or(rows::held::nonfinite(rows::collect(c, s.row, tile)))) return false;
     bool finite = rows::settle(c, s.row, task.scales, place, task.amax_floor, s.row_operands);
     finite &= columns::settle(c, s.column, task.column_scales, place, task.amax_floor, s.column_operands);
-    if (c.sync_or(!finite)) return false;
+    if constexpr (converts_all<typename row_recipe::element> && converts_all<typename column_recipe::element>) c.sync();
+    else if (c.sync_or(!finite)) return false;
     using held = typename rows::held;
-    const i64 row = place.row + held::row_of(c.thread()), col = place.col + held::col_of(c.thread());
+    const i64 row = place.row() + held::row_of(c.thread()), col = place.col() + held::col_of(c.thread());
     const auto codes = rows_of(task.codes, place.batch, row, col, held::step);
     const auto column_codes = rows_of(task.column_codes, place.batch, row, col, held::step);
     using vector = typename held::codes_vector;

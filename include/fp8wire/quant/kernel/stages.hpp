@@ -50,8 +50,9 @@ template <class Recipe, class In, int Bytes> struct row_stage {
       const int at = i * held::threads + c.thread();
       if (at >= grid::count) break;
       // Four scales a row: in the order of a 128x4 tile, which the plain order is no better off than.
-      const int row = grid::cols == 4 ? at / 16 % 32 + at / 4 % 4 * 32 : at / grid::cols;
-      const int col = at % grid::cols;
+      const u32 rank = static_cast<u32>(at);
+      const int row = static_cast<int>(grid::cols == 4 ? rank / 16 % 32 + rank / 4 % 4 * 32 : rank / grid::cols);
+      const int col = static_cast<int>(rank % grid::cols);
       const u32* first = reinterpret_cast<const u32*>(s.partial + row * held::lanes + col * partials);
       u32 packed = c.read(first);
       FP8WIRE_UNROLL

@@ -56,11 +56,16 @@ FP8WIRE_HD constexpr i64 tiles_of(i64 batch, i64 rows, i64 cols) noexcept {
   return batch * tiles_along(rows) * tiles_along(cols);
 }
 
-/// Where a tile lies: its matrix, its first row and column, and how much of it is inside the matrix.
+/// Where a tile lies: its matrix, its number down and across, and how much of it is inside the matrix. A launch has
+/// less than 2^31 tiles; elements are counted in 64 bits.
 struct tile_place {
-  i64 batch, row, col;
+  int batch, down, across;
   int rows, cols;
+  FP8WIRE_HD constexpr i64 row() const noexcept { return i64{down} * tile_extent; }
+  FP8WIRE_HD constexpr i64 col() const noexcept { return i64{across} * tile_extent; }
   FP8WIRE_HD constexpr bool whole() const noexcept { return rows == tile_extent && cols == tile_extent; }
+  /// The same of a whole tile, whose extents the compiler then knows: registers are what the fast path is short of.
+  FP8WIRE_HD constexpr tile_place as_whole() const noexcept { return {batch, down, across, tile_extent, tile_extent}; }
 };
 
 /// Tile `tile` of matrices of rows x cols, row after row.
@@ -68,10 +73,10 @@ FP8WIRE_HD constexpr tile_place place_of(i64 tile, i64 rows, i64 cols) noexcept 
   const i64 across = tiles_along(cols), matrix = tiles_along(rows) * across;
   const i64 batch = tile < matrix ? 0 : tile / matrix;
   const i64 inside = tile - batch * matrix;
-  const i64 band = inside / across;
-  const i64 row = band * tile_extent, col = (inside - band * across) * tile_extent;
-  const i64 below = rows - row, right = cols - col;
-  return {batch, row, col, static_cast<int>(below < tile_extent ? below : tile_extent),
+  const i64 down = inside / across;
+  const tile_place place{static_cast<int>(batch), static_cast<int>(down), static_cast<int>(inside - down * across), 0, 0};
+  const i64 below = rows - place.row(), right = cols - place.col();
+  return {place.batch, place.down, place.across, static_cast<int>(below < tile_extent ? below : tile_extent),
           static_cast<int>(right < tile_extent ? right : tile_extent)};
 }
 

@@ -82,7 +82,7 @@ template <mx_policy Policy> struct mx {
     int exponent = 0;
     if constexpr (Policy.byte == mx_policy::exponent::product_up || Policy.byte == mx_policy::exponent::quotient_up) {
       float descale = Policy.byte == mx_policy::exponent::product_up
-                          ? ieee::mul(amax, ieee::div(1.0f, bounds.element_max))
+                          ? ieee::mul(amax, bounds.element_max_reciprocal)
                           : ieee::div(amax, bounds.element_max);
       if (Policy.flush_product) descale = detail::flushed(descale);
       exponent = e8m0_round_up(descale).bits;

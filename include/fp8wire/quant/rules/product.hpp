@@ -17,7 +17,7 @@ struct product : divides {
   static constexpr std::string_view id = "s=amax*rcp(max);x/s";
   static constexpr bool nan_poisons_amax = false;
   FP8WIRE_HD static constexpr scale_pair<float> make(float amax, limits bounds) noexcept {
-    float scale = ieee::mul(amax, ieee::div(1.0f, bounds.element_max));
+    float scale = ieee::mul(amax, bounds.element_max_reciprocal);
     if (f32::is_zero(bits_of(scale))) scale = 1.0f;
     return {scale, scale};
   }
@@ -43,7 +43,7 @@ struct product_quotient : multiplies {
   static constexpr std::string_view id = "s=amax*rcp(max);x*(max/amax)";
   static constexpr bool nan_poisons_amax = false;
   FP8WIRE_HD static constexpr scale_pair<float> make(float amax, limits bounds) noexcept {
-    const float scale = ieee::mul(amax, ieee::div(1.0f, bounds.element_max));
+    const float scale = ieee::mul(amax, bounds.element_max_reciprocal);
     if (f32::is_zero(bits_of(scale))) return {1.0f, 1.0f};
     return {scale, ieee::div(bounds.element_max, amax)};
   }
@@ -56,7 +56,7 @@ struct product_approximate : multiplies {
   static constexpr std::string_view id = "s=amax*rcp(max);x*(max*rcp(amax))";
   static constexpr bool nan_poisons_amax = false;
   FP8WIRE_HD static constexpr scale_pair<float> make(float amax, limits bounds) noexcept {
-    const float scale = ieee::mul(amax, ieee::div(1.0f, bounds.element_max));
+    const float scale = ieee::mul(amax, bounds.element_max_reciprocal);
     if (f32::is_zero(bits_of(scale))) return {1.0f, 1.0f};
     return {scale, ieee::mul(bounds.element_max, ieee::div(1.0f, amax))};
   }

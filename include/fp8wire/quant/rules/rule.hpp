@@ -21,6 +21,7 @@ template <class Stored> struct scale_pair {
 struct limits {
   float element_max, input_max;
   int element_mantissa_bits = 3;
+  float element_max_reciprocal = ieee::div(1.0f, element_max);  // rounded once; a constant where the others are
   /// Exponent of the largest element: 8 for E4M3, 15 for E5M2.
   FP8WIRE_HD constexpr int element_exponent() const noexcept {
     return static_cast<int>(bits_of(element_max) >> 23) - 127;
