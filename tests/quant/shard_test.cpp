@@ -110,7 +110,7 @@ template <class Preset, class In> void every_cut(unsigned seed, bool nonfinite) 
   const std::vector<In> in = hostile<In>(count, seed, nonfinite);
   const tensor_bytes<recipe> expected = whole_tensor<recipe, In>(of, in);
   i64 wrong = 0;
-  for (i64 first = 0; first <= count; first += nonfinite ? 7 : 3)
+  for (i64 first = 0; first <= count; first += 11)
     for (i64 second = first; second <= count; ++second)
       wrong +=
           by_shards<recipe, In>(of, in, {{0, first}, {first, second - first}, {second, count - second}}) == expected
