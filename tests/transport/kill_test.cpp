@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Learners and engines killed at random moments of updates between processes: whatever an engine serves afterwards is one
-// whole version. FP8WIRE_KILLS: how many (default 400); FP8WIRE_KILL_SEED: of the moments.
+// whole version. FP8WIRE_KILLS: how many (default 200); FP8WIRE_KILL_SEED: of the moments.
 #include <doctest/doctest.h>
 
 #include <signal.h>
@@ -132,7 +132,7 @@ template <class Body> pid_t start(const Body& body) {
 
 TEST_CASE("kill -9 at any moment leaves every engine with one whole version, or with none") {
   const update all;
-  const unsigned long kills = number_from("FP8WIRE_KILLS", 400), seed = number_from("FP8WIRE_KILL_SEED", 1);
+  const unsigned long kills = number_from("FP8WIRE_KILLS", 200), seed = number_from("FP8WIRE_KILL_SEED", 1);
   auto* said =
       static_cast<page*>(::mmap(nullptr, sizeof(page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   REQUIRE(said != MAP_FAILED);
