@@ -191,7 +191,8 @@ class Refit(support.Case):
             self.bad(1, [name, "7777"], REFIT, "--fp8-param", "on", "--learners", learners, broken)
         self.good(REFIT, "--nonfinite", "tool", "--rounds", 1, "--fp8-param", "on", "--learners", 2, broken)
         process = subprocess.Popen([REFIT, "--rounds", "1000000", "--fp8-param", "on", "--learners", "3",
-                                    "--timeout", "5", str(self.model)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                                    "--timeout", "5", str(self.model)],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         while len(children(process.pid)) < 4:
             time.sleep(0.01)
         time.sleep(0.3)
