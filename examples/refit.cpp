@@ -323,9 +323,8 @@ int refit(const options& asked) {
                        : tensors.keep(one.spec.name, one.spec.dtype, one.spec.shape));
   // Faults of the way need an update of several buffers.
   const bool small_buffers = !asked.fault.empty() && asked.buffer_bytes == options{}.buffer_bytes;
-  const fp8wire::plan_options plan_options{.capacity_bytes = small_buffers ? 65536 : asked.buffer_bytes,
-                                           .align_bytes = asked.align,
-                                           .slots = asked.slots};
+  const fp8wire::plan_options plan_options{
+      .capacity_bytes = small_buffers ? 65536 : asked.buffer_bytes, .align_bytes = asked.align, .slots = asked.slots};
   const fp8wire::plan plan = must(fp8wire::make_plan(tensors, plan_options));
   check_ranks(tensors, *chosen.preset, asked.engine_tp);
 

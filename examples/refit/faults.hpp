@@ -77,8 +77,8 @@ class faulty_subscriber {
   fp8wire::i64 given_back_ = -1, repeated_ = -1, kept_ = -1;  // buffers
 };
 
-/// An engine's kernels in small: a canonical copy of what came, shuffled codes and transposed scales derived from it, and
-/// the checks of C5, C6 and C10 on them.
+/// An engine's kernels in small: a canonical copy of what came, shuffled codes and transposed scales derived from it,
+/// and the checks of C5, C6 and C10 on them.
 class engine_checks {
  public:
   /// Expects: all three outlive this.

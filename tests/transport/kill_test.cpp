@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learners and engines killed at random moments of updates between processes: whatever an engine serves afterwards is one
-// whole version. FP8WIRE_KILLS: how many (default 200); FP8WIRE_KILL_SEED: of the moments.
+// Learners and engines killed at random moments of updates between processes: what an engine serves then is one whole
+// version. FP8WIRE_KILLS: how many (default 200); FP8WIRE_KILL_SEED: of the moments.
 #include <doctest/doctest.h>
 
 #include <signal.h>
