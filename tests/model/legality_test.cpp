@@ -11,10 +11,10 @@ using reader = weight_reader;
 using texts = std::vector<std::string>;
 
 namespace {
-constexpr placement column(i64 tp) { return {sharding::column, tp}; }
-constexpr placement row(i64 tp) { return {sharding::row, tp}; }
-constexpr placement gate_up(i64 tp, i64 experts = 0, i64 ep = 1) { return {sharding::gate_up, tp, ep, experts}; }
-constexpr placement mxfp8(placement where) {
+constexpr parallelism column(i64 tp) { return {sharding::column, tp}; }
+constexpr parallelism row(i64 tp) { return {sharding::row, tp}; }
+constexpr parallelism gate_up(i64 tp, i64 experts = 0, i64 ep = 1) { return {sharding::gate_up, tp, ep, experts}; }
+constexpr parallelism mxfp8(parallelism where) {
   where.block_rows = 1;
   where.block_cols = 32;
   return where;

@@ -61,7 +61,7 @@ struct weight_part {
 
 /// Where a weight goes. gate_up: the parts are gate and up of one expert, or one fused [gate; up]; experts: how many
 /// there are, 0 for none.
-struct placement {
+struct parallelism {
   sharding how = sharding::column;
   i64 tp = 1, ep = 1, experts = 0;
   i64 block_rows = 128, block_cols = 128;
@@ -111,7 +111,7 @@ class reasons {
 /// parts: as in the checkpoint, before any sharding, in the engine's order; all have the same columns.
 /// Says what the loaders of mid-2026 check; newer ones pad sub-block shards, which nobody should count on.
 /// Source: vLLM validate_fp8_block_shape and SGLang's form of it; DeepGEMM, FlashInfer and trtllm-gen shape checks.
-inline std::vector<std::string> legal(weight_reader who, std::vector<weight_part> parts, const placement& where) {
+inline std::vector<std::string> legal(weight_reader who, std::vector<weight_part> parts, const parallelism& where) {
   const detail::reader_rules& rules = detail::reader_table[static_cast<int>(who)];
   detail::reasons found;
   if (parts.empty()) found.add("there is no part");
@@ -161,7 +161,7 @@ inline std::vector<std::string> legal(weight_reader who, std::vector<weight_part
 }
 
 /// The tensor-parallel sizes up to `most` that `who` takes, everything else as in `where`.
-inline std::vector<i64> legal_tp(weight_reader who, const std::vector<weight_part>& parts, placement where, i64 most) {
+inline std::vector<i64> legal_tp(weight_reader who, const std::vector<weight_part>& parts, parallelism where, i64 most) {
   std::vector<i64> sizes;
   for (where.tp = 1; where.tp <= most; ++where.tp)
     if (legal(who, parts, where).empty()) sizes.push_back(where.tp);
