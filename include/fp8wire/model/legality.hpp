@@ -161,7 +161,8 @@ inline std::vector<std::string> legal(weight_reader who, std::vector<weight_part
 }
 
 /// The tensor-parallel sizes up to `most` that `who` takes, everything else as in `where`.
-inline std::vector<i64> legal_tp(weight_reader who, const std::vector<weight_part>& parts, parallelism where, i64 most) {
+inline std::vector<i64> legal_tp(weight_reader who, const std::vector<weight_part>& parts, parallelism where,
+                                 i64 most) {
   std::vector<i64> sizes;
   for (where.tp = 1; where.tp <= most; ++where.tp)
     if (legal(who, parts, where).empty()) sizes.push_back(where.tp);
