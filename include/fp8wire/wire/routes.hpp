@@ -253,15 +253,16 @@ class routes {
   }
   /// Both ends of a rectangle; strides may be negative.
   static error inside(const tensor_spec& of, const char* what, i64 begin, i64 rows, i64 stride, i64 cols, i64 step) {
-    const i64 all = static_cast<i64>(count(of)), bound = i64{1} << 31;
-    const auto sane = [&](i64 number) { return number > -bound * bound / 2 && number < bound * bound / 2; };
+    constexpr i64 most = i64{1} << 60;  // so that no sum below overflows
+    const i64 all = static_cast<i64>(count(of));
     if (rows <= 0 || cols <= 0) return {};
     i64 lowest = begin, highest = begin;
     for (const auto& [times, by] : {std::pair<i64, i64>{rows - 1, stride}, std::pair<i64, i64>{cols - 1, step}}) {
-      i64 far = 0;
-      if (!multiply_checked(times, by < 0 ? -by : by, far) || !sane(far) || !sane(begin))
+      i64 reach = 0;
+      if (by < -most || !multiply_checked(times, by < 0 ? -by : by, reach) || reach > most || begin > most ||
+          begin < -most)
         return make_error(errc::overflow, of.name, what, times, all, condition::c5_geometry);
-      (by < 0 ? lowest : highest) += by < 0 ? -far : far;
+      (by < 0 ? lowest : highest) += by < 0 ? -reach : reach;
     }
     if (lowest >= 0 && highest < all) return {};
     return make_error(errc::wrong_shape, of.name, what, lowest < 0 ? lowest : highest, all, condition::c5_geometry);
