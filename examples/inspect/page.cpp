@@ -40,7 +40,7 @@ svg text { fill: var(--soft); font-size: 11px; }
 svg .axis { stroke: var(--line); }
 svg .bar { fill: var(--bar); }
 svg .bar.low { fill: var(--low); }
-.maps { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: 1rem; }
+.maps { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(13rem, 44%), 1fr)); gap: 1rem; }
 figure { margin: 0; min-width: 0; }
 canvas { width: 100%; aspect-ratio: 1; image-rendering: pixelated;
   border: 1px solid var(--line); border-radius: .25rem; display: block; }
@@ -53,6 +53,7 @@ input { width: 100%; font: inherit; padding: .5rem .7rem; border: 1px solid var(
 table { border-collapse: collapse; width: 100%; font-size: .88rem; }
 th, td { text-align: left; padding: .35rem .6rem .35rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { color: var(--soft); font-weight: 600; white-space: nowrap; cursor: pointer; }
+th.n { text-align: right; white-space: normal; vertical-align: bottom; }
 td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.name { overflow-wrap: anywhere; min-width: 12rem; }
 .broken { color: var(--low); font-weight: 600; }
@@ -102,6 +103,14 @@ function section(title, text) {
   main.append(node);
   return node;
 }
+// Names may break behind their dots.
+const dotted = name => {
+  const node = make("span");
+  for (const part of name.split(/(?<=\.)/)) node.append(part, make("wbr"));
+  return node;
+};
+const unbroken = text => text.replaceAll(", ", ",\u00a0");
+const named = {name: "tensor", of: row => row.name, show: row => dotted(row.name)};
 const number = value => value.toLocaleString("en-US");
 const decibel = value => value === null || value === undefined ? "exact" : value.toFixed(2) + " dB";
 const short = value => value === null ? "" : value === 0 ? "0" : value.toPrecision(4);
@@ -122,22 +131,23 @@ function tags(list) {
 function bars(parent, items, {unit, low = () => false, label}) {
   const narrow = window.innerWidth < 640, width = narrow ? 360 : 1000, height = 220, left = 44, bottom = 22, top = 8;
   const svg = draw(parent, "svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label});
-  const values = items.map(one => one.value), most = Math.max(...values, 0) || 1;
+  const most = Math.max(...items.map(one => one.value), 0) || 1;
   const y = value => top + (height - top - bottom) * (1 - Math.max(value, 0) / most);
-  for (const part of [0, .25, .5, .75, 1]) {
-    const at = y(most * part), value = most * part;
-    draw(svg, "line", {class: "axis", x1: left, x2: width, y1: at, y2: at});
+  // Lines at round numbers, three to six of them.
+  const power = 10 ** Math.floor(Math.log10(most / 3)), mark = power * [5, 2, 1].find(one => most / (one * power) >= 3);
+  for (let value = 0; value <= most; value += mark) {
+    draw(svg, "line", {class: "axis", x1: left, x2: width, y1: y(value), y2: y(value)});
     draw(
-        svg, "text", {x: left - 6, y: at + 4, "text-anchor": "end"},
-        most >= 1000 ? Math.round(value).toLocaleString("en-US", {notation: "compact"}) :
-                       +value.toFixed(most < 10 ? 1 : 0));
+        svg, "text", {x: left - 6, y: y(value) + 4, "text-anchor": "end"},
+        value.toLocaleString("en-US", {notation: "compact"}));
   }
-  const step = (width - left) / items.length, every = Math.ceil(items.length * 40 / (width - left));
+  const step = (width - left) / items.length, thick = Math.min(step * .76, 56);
+  const every = Math.ceil(items.length * 40 / (width - left));
   items.forEach((one, i) => {
     const bar = draw(svg, "rect", {
       class: low(one) ? "bar low" : "bar",
-      x: left + step * i + step * .12,
-      width: step * .76,
+      x: left + step * (i + .5) - thick / 2,
+      width: thick,
       y: y(one.value),
       height: Math.max(y(0) - y(one.value), one.value > 0 ? 1 : 0),
       rx: Math.min(2, step * .2)
@@ -156,8 +166,11 @@ function layers(pairs) {
     const match = /^(.*?\blayers?|.*?\bblocks|.*?\bh)\.(\d+)\./.exec(pair.name);
     const key = match ? match[0] : "other";
     if (!groups.has(key))
-      groups.set(
-          key, {name: match ? key.slice(0, -1) : "outside of layers", tick: match ? match[2] : "...", pairs: []});
+      groups.set(key, {
+        name: match ? key.slice(0, -1) : "outside of layers",
+        tick: !match ? "..." : key.startsWith("mtp.") ? "mtp " + match[2] : match[2],
+        pairs: []
+      });
     groups.get(key).pairs.push(pair);
   }
   const collator = new Intl.Collator("en", {numeric: true});
@@ -185,9 +198,9 @@ function heat(parent, pair, from, to) {
   const text = worst ? `worst block: ${worst.batch ? "matrix " + worst.batch + ", " : ""}row ${
                            worst.block_row}, column ${worst.block_col}, ${decibel(worst.sqnr_db)}` :
                        "";
+  const all = `${decibel(pair.error.sqnr_db)} in all; ${text}`;
   parent.append(make(
-      "figure", {}, canvas,
-      make("figcaption", {}, make("b", {}, pair.name), make("br"), `${decibel(pair.error.sqnr_db)} in all; ${text}`)));
+      "figure", {}, canvas, make("figcaption", {}, make("b", {}, dotted(pair.name)), make("br"), all)));
 }
 
 function table(parent, columns, rows) {
@@ -223,7 +236,7 @@ function table(parent, columns, rows) {
           make("td", {colspan: columns.length, class: "note"}, `${number(shown.length - 500)} more: search for them`)));
   };
   columns.forEach(column => {
-    const cell = make("th", {}, column.name);
+    const cell = make("th", column.numeric ? {class: "n"} : {}, column.name);
     cell.addEventListener("click", () => {
       const up = order !== column;
       order = up ? column : null;
@@ -261,6 +274,20 @@ function showCheckpoint() {
   const could =
       section("Presets that could have made every pair", summary.presets.length ? "" : "None that this program knows.");
   could.append(tags(fits(summary.presets)));
+  const {audit} = report;
+  if (audit.skipped) {
+    section("Layer audit", `None: ${audit.skipped}.`);
+  } else {
+    const box = section(
+        "Layer audit",
+        `What the rules of ${audit.family} say, what the tensors are, and what config.json makes an engine build.`);
+    box.append(facts([
+      [number(audit.in_fp8), `of ${number(audit.parameters)} parameters in FP8`],
+      [number(audit.disagreements.length), "disagreements", audit.disagreements.length > 0]
+    ]));
+    if (audit.disagreements.length)
+      table(box, [named, {name: "what", of: row => row.what}], audit.disagreements);
+  }
   const groups = layers(pairs);
   if (groups.length) {
     const worst = group => Math.min(...group.pairs.map(pair => pair.error.sqnr_db ?? Infinity));
@@ -326,8 +353,8 @@ function showCheckpoint() {
     const
         box = section(
             "Where the worst blocks lie",
-            "The six tensors with the lowest SQNR, block by block; a batch's matrices stand "
-            "below each other. Grey: nothing lost."),
+            "The six tensors with the lowest SQNR, block by block; a batch's matrices stand below each other. " +
+                "Grey: nothing lost."),
         maps = make("div", {class: "maps"});
     for (const pair of ranked) heat(maps, pair, from, to);
     const key = make("div", {class: "key"});
@@ -337,23 +364,37 @@ function showCheckpoint() {
   }
   if (orphans.length) {
     const box = section("Alone", "Codes without scales, scales without codes.");
-    table(box, [{name: "tensor", of: row => row.name}, {name: "what", of: row => row.what}], orphans);
+    table(box, [named, {name: "what", of: row => row.what}], orphans);
   }
   const columns = [
     {
       name: "tensor",
       of: pair => pair.name,
       show: pair => {
-        const cell = make("span", {}, pair.name);
+        const cell = dotted(pair.name);
         if (pair.problem) cell.append(make("div", {class: "broken"}, pair.problem));
         if (pair.note) cell.append(make("div", {class: "note"}, pair.note));
         return cell;
       }
     },
-    {name: "codes", of: pair => `${pair.dtype} [${pair.shape.join(", ")}]`},
-    {name: "scales", of: pair => `${pair.scale_dtype} [${pair.scale_shape.join(", ")}]`},
+    {
+      name: "codes",
+      of: pair => `${pair.dtype} [${pair.shape.join(", ")}]`,
+      show: pair => unbroken(`${pair.dtype} [${pair.shape.join(", ")}]`)
+    },
+    {
+      name: "scales",
+      of: pair => `${pair.scale_dtype} [${pair.scale_shape.join(", ")}]`,
+      show: pair => unbroken(`${pair.scale_dtype} [${pair.scale_shape.join(", ")}]`)
+    },
     {name: "encoding", of: pair => `${pair.encoding || "unknown"} ${pair.block}`},
-    {name: "scale name", of: pair => pair.scale_name.slice(pair.scale_name.lastIndexOf(".") + 1)},
+    // Fused experts have no ".weight": what is added to their own name is enough.
+    {
+      name: "scale name",
+      of: pair => pair.scale_name.startsWith(pair.name + "_") && !pair.name.endsWith(".weight") ?
+          "\u2026" + pair.scale_name.slice(pair.name.length) :
+          pair.scale_name.slice(pair.scale_name.lastIndexOf(".") + 1)
+    },
     {name: "zero blocks", numeric: true, of: pair => pair.zero_blocks},
     {name: "smallest scale", numeric: true, of: pair => pair.scale_min, show: pair => short(pair.scale_min)},
     {name: "largest scale", numeric: true, of: pair => pair.scale_max, show: pair => short(pair.scale_max)},
@@ -396,7 +437,7 @@ function showComparison() {
     table(
         section("Differences"),
         [
-          {name: "tensor", of: row => row.name}, {name: "what", of: row => row.what},
+          named, {name: "what", of: row => row.what},
           {name: "differ", numeric: true, of: row => row.differ}, {name: "of", numeric: true, of: row => row.of},
           {name: "by at most", numeric: true, of: row => row.largest, show: row => short(row.largest)}
         ],

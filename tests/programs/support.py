@@ -43,7 +43,7 @@ def presets():
     rows = []
     for line in run(CONVERT, "--list").stdout.splitlines()[1:]:
         name, scale, element, block, floor, grid, source = line.split(None, 6)
-        stored = {"e8m0": "F8_E8M0" if block == "128x128" else "U8", "bf16": "BF16"}.get(scale, "F32")
+        stored = {"e8m0": "U8" if block == "1x32" else "F8_E8M0", "bf16": "BF16"}.get(scale, "F32")
         (floor,) = struct.unpack("<I", struct.pack("<f", float(floor)))
         rows.append(
             {
