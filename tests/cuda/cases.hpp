@@ -320,7 +320,7 @@ void check(Machine& machine, const char* name,
     buffer<Value> from(static_cast<std::size_t>(s.batch * s.rows * s.cols));
     for (std::size_t i = 0; i < from.size(); ++i) {
       if constexpr (sizeof(Value) == 4) from[i] = static_cast<Value>(i + 1);
-      else from[i] = __builtin_bit_cast(Value, static_cast<u8>(i % 251 + 1));
+      else from[i] = Value{static_cast<u8>(i % 251 + 1)};
     }
     laid_out<Layout, Value> to{nullptr, s.batch, s.rows, s.cols};
     auto made = poisoned<Value>(to.size());

@@ -4,9 +4,9 @@
 
 #include "kernel_list.hpp"
 
-#define FP8WIRE_KERNEL(name)                                                                      \
-  extern "C" __global__ void __launch_bounds__(kernels::name::threads, kernels::name::blocks_per_sm) \
-      name(const __grid_constant__ kernels::name::params params) {                                \
-    fp8wire::cuda::run<kernels::name>(params);                                                    \
+#define FP8WIRE_KERNEL(name)                                                                                          \
+  extern "C" __global__ void __launch_bounds__(kernels::name::threads, fp8wire::cuda::resident_blocks<kernels::name>) \
+      name(const __grid_constant__ kernels::name::params params) {                                                    \
+    fp8wire::cuda::run<kernels::name>(params);                                                                        \
   }
 FP8WIRE_TEST_KERNELS(FP8WIRE_KERNEL)

@@ -39,12 +39,13 @@ def decode(data):
 
 
 def sections(data):
+    """(name, bytes, size, place in the file) of every section."""
     start, = struct.unpack_from("<Q", data, 0x28)
     count, names = struct.unpack_from("<HH", data, 0x3c)
     table = [struct.unpack_from("<IIQQQQIIQQ", data, start + 64 * i) for i in range(count)]
     for name, _, _, _, offset, size, _, _, _, _ in table:
         at = table[names][4] + name
-        yield data[at:data.index(b"\0", at)].decode(), data[offset:offset + size], size
+        yield data[at:data.index(b"\0", at)].decode(), data[offset:offset + size], size, offset
 
 
 def register_counts(found):
@@ -61,11 +62,9 @@ def register_counts(found):
     return counts
 
 
-def read(path):
-    """{name: Kernel} of a cubin."""
-    with open(path, "rb") as file:
-        data = file.read()
-    found = {name: (body, size) for name, body, size in sections(data)}
+def read(data):
+    """{name: Kernel} of a cubin's bytes."""
+    found = {name: (body, size) for name, body, size, _ in sections(data)}
     shared = {name[11:]: size for name, (_, size) in found.items() if name.startswith(".nv.shared.")}
     texts = {name[6:]: decode(body) for name, (body, _) in found.items() if name.startswith(".text.")}
     registers = register_counts(found)
@@ -134,7 +133,9 @@ def resident(kernel, threads):
 
 def main():
     for path in sys.argv[1:]:
-        for name, kernel in sorted(read(path).items()):
+        with open(path, "rb") as file:
+            kernels = read(file.read())
+        for name, kernel in sorted(kernels.items()):
             loads, stores, local = accesses(kernel)
             path_length = len(cheapest(kernel, 4))
             print(f"{name:28} {kernel.registers:3} registers {kernel.shared:6} shared {len(kernel.code):5} instructions "

@@ -57,7 +57,7 @@ template <any_recipe Recipe> class backend {
     static_assert(std::same_as<Same, Recipe>, "a backend is made for the sender's recipe");
     if (error wrong = open(stream)) return wrong;
     std::get<std::vector<task<In>>>(tasks_).push_back(
-        quantize_task<Recipe>(in, out.codes, out.scales, statuses() + job.item, amax_floor, job.index_base));
+        quantize_task<Recipe>(in, out.codes, out.scales, status_words() + job.item, amax_floor, job.index_base));
     sum(job.codes_piece, out.codes.data, out.codes.size());
     sum(job.scales_piece, out.scales.data, out.scales.size() * static_cast<i64>(sizeof(stored_t<Recipe>)));
     return {};
@@ -113,7 +113,7 @@ template <any_recipe Recipe> class backend {
     static_cast<void>(cudaGetLastError());
     return make_error(errc::unsupported, "cuda", cudaGetErrorString(code));
   }
-  i64* statuses() noexcept { return static_cast<i64*>(memory_.device) + sums_.size(); }
+  i64* status_words() noexcept { return static_cast<i64*>(memory_.device) + sums_.size(); }
 
   /// The first call of an update clears the words.
   error open(cudaStream_t stream) {
@@ -123,7 +123,7 @@ template <any_recipe Recipe> class backend {
       return make_error(errc::capacity, "cuda backend", "its memory is too small", static_cast<i64>(memory_.bytes),
                         static_cast<i64>(need));
     if (error wrong = failed(cudaMemsetAsync(memory_.device, 0, sums_.size() * 8, stream))) return wrong;
-    if (error wrong = failed(cudaMemsetAsync(statuses(), 0xFF, statuses_.size() * 8, stream))) return wrong;
+    if (error wrong = failed(cudaMemsetAsync(status_words(), 0xFF, statuses_.size() * 8, stream))) return wrong;
     open_ = true;
     stream_ = stream;
     return {};

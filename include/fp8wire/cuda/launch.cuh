@@ -9,6 +9,13 @@
 FP8WIRE_ABI_BEGIN
 namespace cuda {
 
+/// Blocks that an SM shall hold at once, and so the registers of a thread. Bodies are cut to fit sm_90 and sm_100; with
+/// software conversions, and as ptxas 13.0 schedules for sm_120, that many would spill.
+template <class Body>
+inline constexpr int resident_blocks = arch >= 1200  ? (Body::blocks_per_sm + 1) / 2
+                                       : arch >= 900 ? Body::blocks_per_sm
+                                                     : (3 * Body::blocks_per_sm + 3) / 4;
+
 /// A body as device code, for kernels that give it a name of their own.
 template <class Body> FP8WIRE_BODY void run(const typename Body::params& params) {
   __shared__ typename Body::template shared<context::vector_bytes> shared;
@@ -18,7 +25,7 @@ template <class Body> FP8WIRE_BODY void run(const typename Body::params& params)
 
 /// A body as a kernel. Static: two libraries that hold different versions of it never share one.
 template <class Body>
-static __global__ void __launch_bounds__(Body::threads, Body::blocks_per_sm)
+static __global__ void __launch_bounds__(Body::threads, resident_blocks<Body>)
     entry(const __grid_constant__ typename Body::params params) {
   run<Body>(params);
 }
