@@ -37,6 +37,9 @@ struct options {
 
 void add_options(CLI::App& app, options& chosen) {
   add_format_options(app, chosen.format);
+  app.add_option("--layout", chosen.format.layout, "How codes and scales lie, by engine (fp8-convert --list-layouts)")
+      ->type_name("L")
+      ->capture_default_str();
   app.add_option("CHECKPOINT", chosen.checkpoint, "A .safetensors file or a Hugging Face folder");
   app.add_option("--transport", chosen.transport, "How bytes travel: shm")->capture_default_str();
   app.add_option("--engines", chosen.engines, "Engine processes")->capture_default_str()->check(CLI::Range(1, 64));
@@ -309,6 +312,23 @@ std::string json_text(const outcome& heard, const std::vector<fp8wire::u64>& ser
   return json::write(top) + "\n";
 }
 
+/// What travels where pairs are laid out before they do.
+fp8wire::manifest laid_out_manifest(const std::vector<source_tensor>& source, const format& chosen,
+                                    const update_format& wire) {
+  fp8wire::manifest tensors;
+  for (const source_tensor& one : source) {
+    if (!one.quantized) {
+      must(tensors.keep(one.spec.name, one.spec.dtype, one.spec.shape));
+      continue;
+    }
+    const fp8wire::matrix_extents m = must(fp8wire::extents_of(one.spec.name, one.spec.shape));
+    auto specs =
+        specs_in(chosen.layout, *chosen.preset, must(chosen.preset->tensors(one.spec.name, one.spec.shape)), m);
+    must(tensors.add_pair(std::move(specs), {m, 0, {}, 0, 0}, wire.encoding(chosen.amax_floor), one.fused_with));
+  }
+  return tensors;
+}
+
 int refit(const options& asked) {
   if (asked.list_faults) return print(fault_list()), done;
   check(asked);
@@ -316,17 +336,24 @@ int refit(const options& asked) {
   chosen_via_bf16 = chosen.via_bf16;
   const loaded_checkpoint loaded = load(asked.checkpoint, asked.format);
 
-  fp8wire::manifest tensors;
+  // Ranks lay out their own slices: on the wire they are canonical.
+  if (asked.engine_tp == 1) chosen_layout = chosen.layout;
+  fp8wire::manifest canonical;
   const update_format& wire = update_format_of(*chosen.preset);
   for (const source_tensor& one : loaded.tensors)
-    must(one.quantized ? wire.add(tensors, one.spec.name, one.spec.shape, chosen.amax_floor, one.fused_with)
-                       : tensors.keep(one.spec.name, one.spec.dtype, one.spec.shape));
+    must(one.quantized ? wire.add(canonical, one.spec.name, one.spec.shape, chosen.amax_floor, one.fused_with)
+                       : canonical.keep(one.spec.name, one.spec.dtype, one.spec.shape));
+  const fp8wire::manifest tensors =
+      chosen_layout == "canonical" ? canonical : laid_out_manifest(loaded.tensors, chosen, wire);
   // Faults of the way need an update of several buffers.
   const bool small_buffers = !asked.fault.empty() && asked.buffer_bytes == options{}.buffer_bytes;
   const fp8wire::plan_options plan_options{
       .capacity_bytes = small_buffers ? 65536 : asked.buffer_bytes, .align_bytes = asked.align, .slots = asked.slots};
   const fp8wire::plan plan = must(fp8wire::make_plan(tensors, plan_options));
-  check_ranks(tensors, *chosen.preset, asked.engine_tp);
+  check_ranks(tensors, chosen, asked.engine_tp);
+  if (asked.engine_tp > 1 && chosen.layout != "canonical")
+    rank_layout(tensors, chosen, parts_of_rank(tensors, *chosen.preset, asked.engine_tp, 0),
+                fp8wire::commit_mode::in_place);
 
   refit_settings settings;
   settings.engines = asked.engines;
@@ -343,7 +370,9 @@ int refit(const options& asked) {
   settings.socket_name = fmt::format("@fp8-refit-{}", ::getpid());
   if (!asked.dump.empty() && ::mkdir(asked.dump.c_str(), 0777) != 0 && errno != EEXIST)
     refuse("{}: cannot make the folder: {}", asked.dump, std::strerror(errno));
-  const dump_settings dump{add_metadata(loaded.metadata, chosen), &tensors};
+  format canonical_format = chosen;
+  canonical_format.layout = "canonical";
+  const dump_settings dump{add_metadata(loaded.metadata, canonical_format), &canonical};
   const int ranks = asked.engines * asked.engine_tp;
   std::vector<engine_image> images(static_cast<std::size_t>(asked.engines));
   if (asked.engine_tp > 1 && !asked.dump.empty())

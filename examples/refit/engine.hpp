@@ -13,11 +13,12 @@
 #include "ranks.hpp"
 #include "reports.hpp"
 #include "served_dump.hpp"
+#include "update_format.hpp"
 #include "update_source.hpp"
 
 namespace programs {
 
-/// host_store with a clock on what loading costs.
+/// host_store with a clock on what loading costs, and with the layout of a rank's kernels where there is one.
 class timed_store : public fp8wire::host_store<> {
  public:
   using fp8wire::host_store<>::host_store;
@@ -27,28 +28,55 @@ class timed_store : public fp8wire::host_store<> {
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return wrong;
   }
+  fp8wire::error finalize(fp8wire::host_stream) {
+    const auto start = std::chrono::steady_clock::now();
+    fp8wire::error wrong = layout.derive(*this);
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return wrong;
+  }
+  void publish(fp8wire::u64 version) noexcept {
+    fp8wire::host_store<>::publish(version);
+    layout.publish();
+  }
   double take_seconds() noexcept { return std::exchange(seconds_, 0.0); }
+
+  rank_layout layout;
 
  private:
   double seconds_ = 0;
 };
 
-/// Writes what an engine serves. Of several ranks the last one to come writes it.
+/// Writes what an engine serves, in canonical layout. Of several ranks the last one to come writes it.
 inline fp8wire::error dump_served(int engine, int rank, fp8wire::u64 version, const fp8wire::manifest& tensors,
-                                  const fp8wire::host_store<>& store, const std::vector<fp8wire::kept_part>& parts,
-                                  const engine_image& image, const dump_settings& dump,
+                                  const timed_store& store, const std::vector<fp8wire::kept_part>& parts,
+                                  const engine_image& image, const format& chosen, const dump_settings& dump,
                                   const refit_settings& settings) {
   const int tp = settings.engine_tp;
-  if (tp > 1 && !image.put(tensors, store, parts, tp, rank)) return {};
+  bool last = true;
+  if (tp > 1)
+    if (fp8wire::error wrong = image.put(tensors, store, store.layout, parts, tp, rank, last)) return wrong;
+  if (!last) return {};
+  const auto served = [&](std::size_t entry) -> std::span<const std::byte> {
+    if (tp > 1) return image.bytes(entry);
+    return store.bytes(entry);
+  };
   return write_dump(engine, version, dump, settings,
                     [&](std::size_t item, std::span<std::byte> first, std::span<std::byte> second) -> fp8wire::error {
+                      const std::string_view name = dump.canonical->item_name(item);
                       const fp8wire::manifest_item& one =
-                          tensors.items()[static_cast<std::size_t>(tensors.find_item(dump.canonical->item_name(item)))];
+                          tensors.items()[static_cast<std::size_t>(tensors.find_item(name))];
+                      if (one.entries == 2 && chosen_layout != "canonical") {
+                        std::vector<fp8wire::u64> scales(second.size() / 8 + 1);  // aligned, as a file need not be
+                        if (fp8wire::error wrong = take_back_pair(
+                                chosen_layout, *chosen.preset, name, one.facts.extents, served(one.first_entry),
+                                served(one.first_entry + 1), first.data(), scales.data()))
+                          return wrong;
+                        if (!second.empty()) std::memcpy(second.data(), scales.data(), second.size());
+                        return {};
+                      }
                       for (std::size_t i = 0; i < one.entries; ++i) {
                         const std::span<std::byte> to = i == 0 ? first : second;
-                        const std::span<const std::byte> from =
-                            tp > 1 ? image.bytes(one.first_entry + i) : store.bytes(one.first_entry + i);
-                        if (!to.empty()) std::memcpy(to.data(), from.data(), to.size());
+                        if (!to.empty()) std::memcpy(to.data(), served(one.first_entry + i).data(), to.size());
                       }
                       return {};
                     });
@@ -77,6 +105,8 @@ inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, 
 
   const std::vector<fp8wire::kept_part> parts = parts_of_rank(agreed.tensors, *chosen.preset, settings.engine_tp, rank);
   checked_store<timed_store> store(checks ? &*checks : nullptr, agreed.tensors, agreed.wire, settings.mode, parts);
+  if (settings.engine_tp > 1 && chosen.layout != "canonical")
+    store.layout = rank_layout(agreed.tensors, chosen, parts, settings.mode);
   fp8wire::receiver<checked_store<timed_store>> receiver(agreed.tensors, agreed.wire, store);
   fp8wire::engine<faulty_subscriber, fp8wire::receiver<checked_store<timed_store>>> driver(link, receiver);
   const auto tell = [&](report::kind what, const fp8wire::error& why) {
@@ -95,8 +125,8 @@ inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, 
     switch (event) {
       case fp8wire::engine_event::committed:
         if (!settings.dump_folder.empty())
-          if (fp8wire::error failed =
-                  dump_served(engine, rank, receiver.serving(), agreed.tensors, store, parts, image, dump, settings))
+          if (fp8wire::error failed = dump_served(engine, rank, receiver.serving(), agreed.tensors, store, parts, image,
+                                                  chosen, dump, settings))
             return failed;
         tell(report::kind::serving, {});
         break;

@@ -18,6 +18,8 @@ namespace programs {
 
 /// --via-bf16, set once like chosen_naming.
 inline bool chosen_via_bf16 = false;
+/// --layout as it is on the wire: canonical where ranks lay out their own slices.
+inline std::string chosen_layout = "canonical";
 
 /// What all senders of this program are made with.
 struct sender_setup {
@@ -52,6 +54,8 @@ struct update_format {
   int block_rows = 0, block_cols = 0;
   fp8wire::error (*add)(fp8wire::manifest&, std::string_view weight, const std::vector<fp8wire::i64>& shape,
                         float amax_floor, std::string_view fused_with);
+  /// Of chosen_layout, for pairs whose specs are not the canonical ones.
+  fp8wire::encoding_entry (*encoding)(float amax_floor);
   std::unique_ptr<any_sender> (*make_sender)(const sender_setup&);
 };
 

@@ -8,6 +8,7 @@
 #include <fp8wire/quant/presets/all.hpp>
 #include <fp8wire/wire/sender.hpp>
 
+#include "../common/layouts.hpp"
 #include "update_format.hpp"
 
 namespace programs {
@@ -23,6 +24,9 @@ template <class Recipe, bool ViaBf16> struct judged_by_backend {
   using type = fp8wire::with_numerics<Recipe, num>;
 };
 
+/// chosen_layout, which only the backend looks at: layouts do not multiply the senders.
+struct layout_by_name {};
+
 /// The wire format of a preset in this program. The backend also rounds through BF16 where the command line says so:
 /// one sender serves both choices, and only the ids tell them apart.
 template <class Recipe> struct program_wire {
@@ -30,15 +34,21 @@ template <class Recipe> struct program_wire {
   using rounded = fp8wire::wire_format<typename judged_by_backend<Recipe, true>::type, chosen_naming>;
 
   using recipe = typename direct::recipe;
-  using layout = typename direct::layout;
+  using layout = layout_by_name;
   static auto encoding(float amax_floor) noexcept {
-    return chosen_via_bf16 ? rounded::encoding(amax_floor) : direct::encoding(amax_floor);
+    if (chosen_layout == "canonical")
+      return chosen_via_bf16 ? rounded::encoding(amax_floor) : direct::encoding(amax_floor);
+    auto text = chosen_via_bf16 ? fp8wire::detail::grid_text<typename rounded::recipe>(amax_floor)
+                                : fp8wire::detail::grid_text<recipe>(amax_floor);
+    text << ";codes=" << chosen_layout << ";scales=" << chosen_layout << ";naming=" << chosen_naming.id;
+    return text;
   }
-  static fp8wire::u64 id(float amax_floor) noexcept {
-    return chosen_via_bf16 ? rounded::id(amax_floor) : direct::id(amax_floor);
-  }
+  static fp8wire::u64 id(float amax_floor) noexcept { return fp8wire::hash(encoding(amax_floor).view()); }
   static auto tensors(std::string_view weight, const std::vector<fp8wire::i64>& shape) {
     return direct::tensors(weight, shape);
+  }
+  template <class Function> static decltype(auto) with_layout(std::string_view, Function&& function) {
+    return function.template operator()<layout_by_name>();
   }
 };
 
@@ -59,6 +69,27 @@ class table_backend : public fp8wire::serial_backend {
     record<Recipe>(job, out, {finite ? -1 : fp8wire::detail::first_nonfinite<In>(in)});
     return {};
   }
+  /// Straight into the slot, unless another layout stands in between.
+  template <fp8wire::any_recipe Recipe, class Layout, class In>
+  fp8wire::error quantize_into(const fp8wire::quantize_job& job, fp8wire::matrix_view<const In> in, fp8wire::u8* codes,
+                               std::byte* scales, float amax_floor, fp8wire::host_stream s) {
+    if (chosen_layout == "canonical")
+      return quantize<Recipe>(job, in, pair_at<Recipe>(in, codes, scales), amax_floor, s);
+    const fp8wire::pair_view<Recipe> made = scratch_for<Recipe>(in);
+    if (fp8wire::error wrong = quantize<Recipe>(job, in, made, amax_floor, s)) return wrong;
+    return lay_out(job, made.codes.data, made.scales.data, {in.batch, in.rows, in.cols}, codes, scales);
+  }
+  template <fp8wire::any_recipe Recipe, class Layout>
+  fp8wire::error forward_into(const fp8wire::quantize_job& job, fp8wire::const_pair_view<Recipe> pair,
+                              fp8wire::u8* codes, std::byte* scales, fp8wire::host_stream s) {
+    const bool canonical = chosen_layout == "canonical";
+    const auto made = canonical ? pair_at<Recipe>(pair.codes, codes, scales) : scratch_for<Recipe>(pair.codes);
+    if (fp8wire::error wrong = copy(job.codes_piece, made.codes.data, pair.codes, s)) return wrong;
+    if (fp8wire::error wrong = copy(job.scales_piece, made.scales.data, pair.scales, s)) return wrong;
+    if (canonical) return {};
+    return lay_out(job, made.codes.data, made.scales.data, {pair.codes.batch, pair.codes.rows, pair.codes.cols}, codes,
+                   scales);
+  }
   fp8wire::error collect(fp8wire::host_stream) {
     for (std::size_t item = 0; item < statuses().size() && setup_.refuse_nonfinite; ++item)
       if (statuses()[item] >= 0)
@@ -68,8 +99,39 @@ class table_backend : public fp8wire::serial_backend {
   }
 
  private:
+  template <class Recipe, class View>
+  static fp8wire::pair_view<Recipe> pair_at(const View& of, fp8wire::u8* codes, std::byte* scales) {
+    using block = typename Recipe::block;
+    return {fp8wire::dense(codes, of.rows, of.cols, of.batch),
+            fp8wire::dense(reinterpret_cast<fp8wire::stored_t<Recipe>*>(scales), fp8wire::scale_rows<block>(of.rows),
+                           fp8wire::scale_cols<block>(of.cols), of.batch)};
+  }
+  /// Kept from weight to weight.
+  template <class Recipe, class View> fp8wire::pair_view<Recipe> scratch_for(const View& of) {
+    const auto shape = pair_at<Recipe>(of, nullptr, nullptr);
+    const std::size_t words =
+        static_cast<std::size_t>(shape.scales.size()) * sizeof(fp8wire::stored_t<Recipe>) / sizeof(fp8wire::u64) + 1;
+    if (codes_.size() < static_cast<std::size_t>(shape.codes.size()))
+      codes_.resize(static_cast<std::size_t>(shape.codes.size()));
+    if (scales_.size() < words) scales_.resize(words);
+    return pair_at<Recipe>(of, codes_.data(), reinterpret_cast<std::byte*>(scales_.data()));
+  }
+  fp8wire::error lay_out(const fp8wire::quantize_job& job, const void* from_codes, const void* from_scales,
+                         const fp8wire::matrix_extents& m, fp8wire::u8* codes, std::byte* scales) {
+    const fp8wire::manifest_entry* entry = &setup_.tensors->entries()[setup_.tensors->items()[job.item].first_entry];
+    const std::span<std::byte> codes_out{reinterpret_cast<std::byte*>(codes), static_cast<std::size_t>(entry[0].bytes)},
+        scales_out{scales, static_cast<std::size_t>(entry[1].bytes)};
+    if (fp8wire::error wrong =
+            lay_out_pair(chosen_layout, *setup_.row, entry[0].name, m, from_codes, from_scales, codes_out, scales_out))
+      return wrong;
+    sum(job.codes_piece, codes_out);
+    sum(job.scales_piece, scales_out);
+    return {};
+  }
   sender_setup setup_;
   double* seconds_;
+  std::vector<fp8wire::u8> codes_;
+  std::vector<fp8wire::u64> scales_;
 };
 
 template <class Wire> class typed_sender final : public any_sender {
@@ -113,14 +175,21 @@ template <class Wire> class typed_sender final : public any_sender {
 template <class Preset> update_format make_update_format() {
   using recipe = typename Preset::recipe;
   using wire = program_wire<recipe>;
-  update_format made{Preset::name, Preset::scale, recipe::element::id, recipe::block::rows, recipe::block::cols,
-                     nullptr,      nullptr};
+  update_format made{
+      Preset::name, Preset::scale, recipe::element::id, recipe::block::rows, recipe::block::cols, nullptr,
+      nullptr,      nullptr};
   made.add = [](fp8wire::manifest& tensors, std::string_view weight, const std::vector<fp8wire::i64>& shape,
                 float amax_floor, std::string_view fused_with) {
     fp8wire::error wrong = chosen_via_bf16 ? tensors.add<typename wire::rounded>(weight, shape, amax_floor, fused_with)
                                            : tensors.add<typename wire::direct>(weight, shape, amax_floor, fused_with);
     if (!wrong) tensors.label(wire::id(amax_floor), Preset::name);
     return wrong;
+  };
+  made.encoding = [](float amax_floor) {
+    return fp8wire::encoding_entry{wire::id(amax_floor),
+                                   chosen_via_bf16 ? fp8wire::grid_id<typename wire::rounded::recipe>(amax_floor)
+                                                   : fp8wire::grid_id<typename wire::recipe>(amax_floor),
+                                   std::string(wire::encoding(amax_floor).view()), std::string(Preset::name)};
   };
   made.make_sender = [](const sender_setup& setup) -> std::unique_ptr<any_sender> {
     return std::make_unique<typed_sender<wire>>(setup);

@@ -104,6 +104,34 @@ class Refit(support.Case):
         self.assertEqual(self.dumps(), [f"engine{e}-v{v}.safetensors" for e in (0, 1) for v in (1, 2)])
         self.bad(1, ["k_proj 256 rows / tp 4 = 64 is not a multiple of 128", "v_proj"], REFIT, "--engine-tp", 4, model)
 
+    def test_layouts_travel_and_dumps_are_canonical(self):
+        model = self.parallel_model()
+        for recipe, layout in (
+            (["vllm-block"], "te-rowwise"),
+            (["te-mxfp8"], "cublas-128x4"),
+            (["te-mxfp8", "--model", "deepseek-v3"], "trtllm-mxfp8-moe"),
+            (["te-block", "--scale", "pow2"], "deepgemm-ue8m0"),
+        ):
+            converted, dumps = self.path("out.safetensors"), self.path("d")
+            keep = ["--keep", "*kv_a_proj*", "--keep", "*experts.down_proj", "--keep", "*experts.gate_up_proj"]
+            self.good(CONVERT, "--recipe", *recipe, *keep, "--force", model, converted)
+            for more in ([], ["--engine-tp", 2], ["--commit", "in-place", "--learners", 2]):
+                with self.subTest(layout=layout, more=more):
+                    self.good(REFIT, "--recipe", *recipe, *keep, "--layout", layout, "--rounds", 3, "--lr", 0, *more,
+                              "--dump", dumps, "--plan", self.path("plan.json"), model)
+                    for path in dumps.iterdir():
+                        self.assertEqual(path.read_bytes(), converted.read_bytes(), path.name)
+            tensors_of = {one["name"]: one for one in self.report(self.path("plan.json"))["tensors"]}
+            self.assertIn(layout, self.report(self.path("plan.json"))["encodings"][0]["text"])
+            if layout == "cublas-128x4":
+                scales = tensors_of["model.layers.0.self_attn.q_proj.weight_scale"]
+                self.assertEqual(scales["shape"], [512 * 8])
+            if layout == "deepgemm-ue8m0":
+                scales = tensors_of["model.layers.0.self_attn.q_proj.weight_scale_inv"]
+                self.assertEqual((scales["dtype"], scales["shape"]), ("I32", [1, 512]))
+        self.bad(2, ["cublas-128x4", "vllm-block"], REFIT, "--layout", "cublas-128x4", model)
+        self.bad(1, ["q_proj", "bits 0x"], REFIT, "--layout", "deepgemm-ue8m0", model)
+
     def test_learners_make_one_update(self):
         served = []
         for learners in (1, 2, 5):
