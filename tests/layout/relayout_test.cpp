@@ -94,24 +94,29 @@ TEST_CASE_TEMPLATE("every layout into every other, padding written and never rea
             mapped_rows<swizzle_8x4, pad_halves<16>, swap_halves>, mapped_rows<transposed, shuffle_rows<16>>>();
 }
 
-TEST_CASE("squares, bands and ragged edges of larger matrices") {
-  for (const auto& shape : {std::pair<i64, i64>{512, 260}, {384, 129}, {290, 515}}) {
+TEST_CASE_TEMPLATE("squares, tiles, bands and ragged edges of larger matrices, past the caches and through them", T, u8,
+                   u32) {
+  constexpr T poison = static_cast<T>(0xAAAAAAAAu);
+  // The last two are large enough to be streamed.
+  for (const auto& shape : {std::pair<i64, i64>{512, 260}, {384, 129}, {290, 515}, {1040, 528}, {784, 340}}) {
     const i64 rows = shape.first, cols = shape.second;
-    const std::vector<u8> in = laid<row_major, u8>(1, rows, cols, 0);
+    const std::vector<T> in = laid<row_major, T>(1, rows, cols, 0);
     const auto both_ways = [&]<class Layout>() {
       CAPTURE(Layout::id);
-      std::vector<u8> out(static_cast<std::size_t>(typename Layout::mapping{1, rows, cols}.size()), 0xAA);
-      std::vector<u8> back(in.size(), 0xAA);
-      relayout(dense(in.data(), rows, cols), laid_out<Layout, u8>{out.data(), 1, rows, cols});
-      CHECK(out == laid<Layout, u8>(1, rows, cols, 0));
-      relayout(laid_out<Layout, u8>{out.data(), 1, rows, cols}, dense(back.data(), rows, cols));
+      std::vector<T> out(static_cast<std::size_t>(typename Layout::mapping{1, rows, cols}.size()), poison);
+      std::vector<T> back(in.size(), poison);
+      relayout(dense(in.data(), rows, cols), laid_out<Layout, T>{out.data(), 1, rows, cols});
+      CHECK(out == laid<Layout, T>(1, rows, cols, static_cast<T>(Layout::padding_bits)));
+      relayout(laid_out<Layout, T>{out.data(), 1, rows, cols}, dense(back.data(), rows, cols));
       CHECK(back == in);
     };
-    both_ways.operator()<transposed>();
-    both_ways.operator()<packed_ue8m0>();
-    both_ways.operator()<swizzle_128x4>();
-    both_ways.operator()<swizzle_8x4>();
-    both_ways.operator()<te_block_columnwise>();
+    both_ways.template operator()<transposed>();
+    both_ways.template operator()<packed_ue8m0>();
+    both_ways.template operator()<swizzle_128x4>();
+    both_ways.template operator()<swizzle_8x4>();
+    both_ways.template operator()<te_block_columnwise>();
+    both_ways.template operator()<mapped_rows<swizzle_128x4, swap_halves>>();
+    both_ways.template operator()<mapped_rows<transposed, swap_halves>>();
   }
 }
 

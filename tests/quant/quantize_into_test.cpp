@@ -98,6 +98,7 @@ TEST_CASE("codes and scales in an engine's layout are the canonical ones moved, 
   // More panels than one.
   check_all<mx_recipe, pair<trtllm_mxfp8_w13_codes, trtllm_mxfp8_w13_scales>, pair<transposed, packed_ue8m0>>(1, 512,
                                                                                                               1024);
+  check_all<block_recipe, pair<trtllm_fp8_block_w13_codes, up_first>>(1, 512, 1024);
 }
 
 TEST_CASE("packed scales are powers of two repeated for every row; another scale is refused by its block") {

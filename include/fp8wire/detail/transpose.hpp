@@ -2,6 +2,10 @@
 /// Small squares of bytes or of 4-byte words, turned over their diagonal in registers.
 #ifndef FP8WIRE_DETAIL_TRANSPOSE_HPP
 #define FP8WIRE_DETAIL_TRANSPOSE_HPP
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <fp8wire/core/bits.hpp>
 
 FP8WIRE_ABI_BEGIN
@@ -43,6 +47,45 @@ FP8WIRE_ALWAYS_INLINE void transpose_square(word_line (&r)[4]) noexcept {
   r[2] = word_line{first[1], r[2][1]};
   r[3] = word_line{second[1], r[3][1]};
 }
+
+/// Bytes of one line of a tile; tiles have as many lines.
+inline constexpr i64 tile_extent = 64;
+
+#if defined(__SSE2__)
+/// Interleaves the bytes of line i with those of line i + 8; four times that, and bytes have changed places with lines.
+FP8WIRE_ALWAYS_INLINE void interleave_lines(const __m128i (&a)[16], __m128i (&b)[16]) noexcept {
+  b[0] = _mm_unpacklo_epi8(a[0], a[8]), b[1] = _mm_unpackhi_epi8(a[0], a[8]);
+  b[2] = _mm_unpacklo_epi8(a[1], a[9]), b[3] = _mm_unpackhi_epi8(a[1], a[9]);
+  b[4] = _mm_unpacklo_epi8(a[2], a[10]), b[5] = _mm_unpackhi_epi8(a[2], a[10]);
+  b[6] = _mm_unpacklo_epi8(a[3], a[11]), b[7] = _mm_unpackhi_epi8(a[3], a[11]);
+  b[8] = _mm_unpacklo_epi8(a[4], a[12]), b[9] = _mm_unpackhi_epi8(a[4], a[12]);
+  b[10] = _mm_unpacklo_epi8(a[5], a[13]), b[11] = _mm_unpackhi_epi8(a[5], a[13]);
+  b[12] = _mm_unpacklo_epi8(a[6], a[14]), b[13] = _mm_unpackhi_epi8(a[6], a[14]);
+  b[14] = _mm_unpacklo_epi8(a[7], a[15]), b[15] = _mm_unpackhi_epi8(a[7], a[15]);
+}
+
+/// 16 bytes of each of 16 lines, which begin at from + at[i], into a tile, over the diagonal.
+inline void transpose_into_tile(const u8* from, const i64* at, u8* to) noexcept {
+  __m128i a[16], b[16];
+  for (int i = 0; i < 16; ++i) a[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at[i]));
+  interleave_lines(a, b);
+  interleave_lines(b, a);
+  interleave_lines(a, b);
+  interleave_lines(b, a);
+  for (int i = 0; i < 16; ++i) _mm_store_si128(reinterpret_cast<__m128i*>(to + i * tile_extent), a[i]);
+}
+#else
+/// 16 bytes of each of 16 lines, which begin at from + at[i], into a tile, over the diagonal.
+inline void transpose_into_tile(const u8* from, const i64* at, u8* to) noexcept {
+  for (i64 line = 0; line < 16; line += 8)
+    for (i64 col = 0; col < 16; col += 8) {
+      u64 square[8];
+      for (i64 i = 0; i < 8; ++i) __builtin_memcpy(&square[i], from + at[line + i] + col, 8);
+      transpose_square(square);
+      for (i64 i = 0; i < 8; ++i) __builtin_memcpy(to + (col + i) * tile_extent + line, &square[i], 8);
+    }
+}
+#endif
 
 }  // namespace detail
 FP8WIRE_ABI_END

@@ -5,6 +5,7 @@
 /// copied at a time is as long as it is contiguous on both sides.
 #ifndef FP8WIRE_LAYOUT_MOVE_MATRIX_HPP
 #define FP8WIRE_LAYOUT_MOVE_MATRIX_HPP
+#include <fp8wire/core/checksum.hpp>
 #include <fp8wire/core/slice.hpp>
 #include <fp8wire/detail/transpose.hpp>
 #include <fp8wire/layout/row_map.hpp>
@@ -76,43 +77,137 @@ inline void move_runs(const From& from, const Value* src, const To& to, Value* d
   }
 }
 
-/// Squares of Lines x Lines units of Run columns, one Line wide: one side has the units of a row side by side, the
-/// other has the units of rows r, r + row_step ... side by side. Answers the part that is moved; the edges are left.
-template <i64 Run, std::size_t Lines, class Line, class From, class To, class Value>
+/// Matrices from here on are written past the caches: no reader finds so much in them, and what is not read first is
+/// half of the work.
+inline constexpr i64 streamed_matrix = i64{256} << 10;
+
+template <bool Stream> inline void put_line(void* to, const word_line& line) noexcept {
+#if defined(__x86_64__) && defined(__clang__)
+  if constexpr (Stream) return __builtin_nontemporal_store(line, static_cast<word_line*>(to));
+#elif defined(__x86_64__)
+  using signed_line = long long __attribute__((vector_size(16)));
+  if constexpr (Stream)
+    return __builtin_ia32_movntdq(static_cast<signed_line*>(to), reinterpret_cast<const signed_line&>(line));
+#endif
+  __builtin_memcpy(to, &line, sizeof(line));
+}
+
+/// Squares of 4 x 4 units of 4 bytes: one side has the units of a row side by side, the other has the units of rows r,
+/// r + row_step ... side by side. Answers the part that is moved; the edges are left.
+template <i64 Run, bool Stream, class From, class To, class Value>
 inline slice move_squares(const From& from, const Value* src, const To& to, Value* dst, i64 rows, i64 cols) noexcept {
-  constexpr i64 size = static_cast<i64>(Lines);
+  constexpr i64 size = 4, wide = size * Run;
   constexpr bool along_source = From::col_run > Run;
-  constexpr i64 step = along_source ? To::row_step : From::row_step, band = step * size, block = 128 / band * band;
+  constexpr i64 step = along_source ? To::row_step : From::row_step, run = along_source ? To::row_run : From::row_run;
+  // Rows that lie together are gone through together, so that what is written is written in order.
+  constexpr i64 band = step * size, block = run < 128 / step ? run * step : 128 / band * band;
+  // Rows that are written get whole cache lines at a time.
+  constexpr i64 squares = along_source ? 1 : 4, chunk = along_source ? (block < 128 ? 32 : 8) : 2;
   const auto along = [&](index3 i) { return along_source ? from.offset(i) : to.offset(i); };
   const auto across = [&](index3 i) { return along_source ? to.offset(i) : from.offset(i); };
-  const slice moved{0, 0, rows / band * band, cols / (size * Run) * (size * Run)};
+  const slice moved{0, 0, rows / band * band, cols / wide * wide};
   i64 line_at[std::size_t{block}], group_at[std::size_t{block / size}];
-  for (i64 top = 0; top < moved.rows; top += block) {
-    const i64 groups = (moved.rows - top < block ? moved.rows - top : block) / size;
-    for (i64 group = 0; group < groups; ++group) {
-      const i64 first = top + group / step * band + group % step;
-      group_at[group] = across({0, first, 0});
-      for (i64 k = 0; k < size; ++k) line_at[group * size + k] = along({0, first + k * step, 0});
+  i64 line_step[std::size_t{squares * chunk}] = {}, unit_step[std::size_t{squares * chunk * size}] = {};
+  for (i64 left = 0; left < moved.cols; left += squares * chunk * wide) {
+    const i64 rest = (moved.cols - left) / wide, steps = rest < squares * chunk ? rest : squares * chunk;
+    for (i64 q = 0; q < steps; ++q) {
+      line_step[q] = along({0, 0, left + q * wide}) - along({0, 0, 0});
+      for (i64 k = 0; k < size; ++k)
+        unit_step[q * size + k] = across({0, 0, left + q * wide + k * Run}) - across({0, 0, 0});
     }
-    for (i64 col = 0; col < moved.cols; col += size * Run) {
-      const i64 line_step = along({0, 0, col}) - along({0, 0, 0});
-      i64 unit_step[Lines];
-      for (i64 k = 0; k < size; ++k) unit_step[k] = across({0, 0, col + k * Run}) - across({0, 0, 0});
+    for (i64 top = 0; top < moved.rows; top += block) {
+      const i64 groups = (moved.rows - top < block ? moved.rows - top : block) / size;
       for (i64 group = 0; group < groups; ++group) {
-        Line square[Lines];
+        const i64 first = top + group / step * band + group % step;
+        group_at[group] = across({0, first, 0});
         for (i64 k = 0; k < size; ++k) {
-          const i64 at = along_source ? line_at[group * size + k] + line_step : group_at[group] + unit_step[k];
-          __builtin_memcpy(&square[k], src + at, sizeof(Line));
+          line_at[group * size + k] = along({0, first + k * step, 0});
+          // Rows that a map has scattered are nothing that the hardware foresees.
+          if constexpr (along_source)
+            for (i64 ahead = 0; ahead < steps * wide; ahead += 64 / static_cast<i64>(sizeof(Value)))
+              __builtin_prefetch(src + line_at[group * size + k] + line_step[0] + ahead);
         }
-        transpose_square(square);
-        for (i64 k = 0; k < size; ++k) {
-          const i64 at = along_source ? group_at[group] + unit_step[k] : line_at[group * size + k] + line_step;
-          __builtin_memcpy(static_cast<void*>(dst + at), &square[k], sizeof(Line));
+      }
+      for (i64 done = 0; done < steps; done += squares) {
+        const i64 count = steps - done < squares ? steps - done : squares;
+        const i64 *lines_to = line_step + done, *units_to = unit_step + done * size;
+        for (i64 group = 0; group < groups; ++group) {
+          word_line lines[std::size_t{squares}][4];
+          for (i64 q = 0; q < count; ++q) {
+            for (i64 k = 0; k < size; ++k) {
+              const i64 at =
+                  along_source ? line_at[group * size + k] + lines_to[q] : group_at[group] + units_to[q * size + k];
+              __builtin_memcpy(&lines[q][k], src + at, sizeof(word_line));
+            }
+            transpose_square(lines[q]);
+          }
+          if constexpr (along_source) {
+            for (i64 k = 0; k < size; ++k) put_line<Stream>(dst + group_at[group] + units_to[k], lines[0][k]);
+          } else {
+            for (i64 k = 0; k < size; ++k)
+              for (i64 q = 0; q < count; ++q)
+                put_line<Stream>(dst + line_at[group * size + k] + lines_to[q], lines[q][k]);
+          }
         }
       }
     }
   }
   return moved;
+}
+
+/// Bytes in tiles of 64 x 64: lines of rows become lines of columns, or the other way round. Every line of either side is
+/// touched once, however far apart lines are. Answers the part that is moved; the edges are left.
+template <bool Stream, class From, class To>
+inline slice move_tiles(const From& from, const u8* src, const To& to, u8* dst, i64 rows, i64 cols) noexcept {
+  constexpr bool along_source = From::col_run > 1;
+  const slice moved{0, 0, rows / 16 * 16, cols / 16 * 16};
+  const i64 lines = along_source ? moved.rows : moved.cols, places = along_source ? moved.cols : moved.rows;
+  const auto source = [&](i64 line, i64 place) {
+    return along_source ? from.offset({0, line, place}) : from.offset({0, place, line});
+  };
+  const auto target = [&](i64 place, i64 line) {
+    return along_source ? to.offset({0, line, place}) : to.offset({0, place, line});
+  };
+  alignas(64) u8 out[tile_extent * tile_extent];
+  i64 line_at[tile_extent];
+  for (i64 first = 0; first < lines; first += tile_extent) {
+    const i64 height = lines - first < tile_extent ? lines - first : tile_extent;
+    for (i64 i = 0; i < height; ++i) line_at[i] = source(first + i, 0);
+    const i64 target_step = target(0, first) - target(0, 0);
+    for (i64 place = 0; place < places; place += tile_extent) {
+      const i64 width = places - place < tile_extent ? places - place : tile_extent;
+      const i64 step = source(0, place) - source(0, 0);
+      for (i64 i = 0; i < height; ++i) __builtin_prefetch(src + line_at[i] + step + tile_extent);
+      for (i64 i = 0; i < height; i += 16)
+        for (i64 j = 0; j < width; j += 16) transpose_into_tile(src + step + j, line_at + i, out + j * tile_extent + i);
+      for (i64 j = 0; j < width; ++j) {
+        u8* line = dst + target(place + j, 0) + target_step;
+        const u8* made = out + j * tile_extent;
+        if constexpr (Stream) {
+          for (i64 i = 0; i < height; i += 16) {
+            word_line part;
+            __builtin_memcpy(&part, made + i, 16);
+            put_line<true>(line + i, part);
+          }
+        } else if (height == tile_extent) {
+          copy(line, made, tile_extent);
+        } else {
+          copy(line, made, height);
+        }
+      }
+    }
+  }
+  return moved;
+}
+
+/// Whether lines of 16 bytes begin at multiples of 16 on the side that is written, and there are enough of them.
+template <class To, class Value>
+inline bool streams_to(const To& to, const Value* dst, i64 rows, i64 cols) noexcept {
+  constexpr i64 size = static_cast<i64>(sizeof(Value));
+  const auto at = reinterpret_cast<std::uintptr_t>(dst + to.offset({0, 0, 0}));
+  const i64 next_row = to.offset({0, 1, 0}) - to.offset({0, 0, 0}), unit = to.offset({0, 0, 1}) - to.offset({0, 0, 0});
+  const i64 apart = unit == 1 ? next_row : unit;  // lines of rows, or of columns
+  return rows > 1 && cols > 1 && rows * cols * size >= streamed_matrix && at % 16 == 0 && apart * size % 16 == 0;
 }
 
 /// Rows into another order where they lie, each read and written once: cycle by cycle of the permutation.
@@ -135,9 +230,11 @@ inline void permute_rows(const laid_matrix<From>& from, const laid_matrix<To>& t
   }
 }
 
-/// All live elements of a rows x cols matrix; padding on neither side is read or written.
+/// All live elements of a rows x cols matrix; padding on neither side is read or written. `cached`: the target's lines
+/// are in the cache already.
 template <class From, class To, class Value>
-inline void move_matrix(const From& from, const Value* src, const To& to, Value* dst, i64 rows, i64 cols) noexcept {
+inline void move_matrix(const From& from, const Value* src, const To& to, Value* dst, i64 rows, i64 cols,
+                        bool cached = false) noexcept {
   constexpr i64 run = From::col_run < To::col_run ? From::col_run : To::col_run;
   if constexpr (run == whole_run) {
     for (i64 row = 0; row < rows; ++row) copy(dst + to.offset({0, row, 0}), src + from.offset({0, row, 0}), cols);
@@ -146,18 +243,29 @@ inline void move_matrix(const From& from, const Value* src, const To& to, Value*
     if constexpr (requires { typename To::row_map; }) {
       using map = typename To::row_map;
       if (map::stored_rows(rows) == rows)
-        return move_matrix(gathered_matrix<map, From>{from, rows}, src, to.inner(), dst, rows, cols);
+        return move_matrix(gathered_matrix<map, From>{from, rows}, src, to.inner(), dst, rows, cols, cached);
     } else if constexpr (requires { typename From::row_map; }) {
       using map = typename From::row_map;
       if (map::stored_rows(rows) == rows)
-        return move_matrix(from.inner(), src, gathered_matrix<map, To>{to, rows}, dst, rows, cols);
+        return move_matrix(from.inner(), src, gathered_matrix<map, To>{to, rows}, dst, rows, cols, cached);
     }
-    constexpr i64 bytes = run * static_cast<i64>(sizeof(Value)), size = bytes == 1 ? 8 : 4;
+    constexpr i64 bytes = run * static_cast<i64>(sizeof(Value)), size = bytes == 1 ? 64 : 4;
     constexpr bool crossed =
         (From::col_run >= size * run && To::row_run >= size) || (To::col_run >= size * run && From::row_run >= size);
     slice moved{};
-    if constexpr (crossed && bytes == 1) moved = move_squares<run, 8, u64>(from, src, to, dst, rows, cols);
-    if constexpr (crossed && bytes == 4) moved = move_squares<run, 4, word_line>(from, src, to, dst, rows, cols);
+    if constexpr (crossed && (bytes == 1 || bytes == 4)) {
+      const bool stream = !cached && streams_to(to, dst, rows, cols);
+      if constexpr (bytes == 1) {
+        const auto* in = reinterpret_cast<const u8*>(src);
+        auto* out = reinterpret_cast<u8*>(dst);
+        moved =
+            stream ? move_tiles<true>(from, in, to, out, rows, cols) : move_tiles<false>(from, in, to, out, rows, cols);
+      } else {
+        moved = stream ? move_squares<run, true>(from, src, to, dst, rows, cols)
+                       : move_squares<run, false>(from, src, to, dst, rows, cols);
+      }
+      if (stream) end_streaming();
+    }
     move_runs<run>(from, src, to, dst, slice{0, moved.cols, moved.rows, cols - moved.cols});
     move_runs<run>(from, src, to, dst, slice{moved.rows, 0, rows - moved.rows, cols});
   }

@@ -137,7 +137,8 @@ laid_out<To, Value> relayout_in_place(laid_out<From, Value> buffer, Value* scrat
         }
       }
       detail::copy(scratch, static_cast<const Value*>(data), matrix);
-      detail::move_matrix(from, static_cast<const Value*>(scratch), to, data, buffer.rows, buffer.cols);
+      detail::move_matrix(from, static_cast<const Value*>(scratch), to, data, buffer.rows, buffer.cols,
+                          matrix * static_cast<i64>(sizeof(Value)) <= (i64{1} << 20));
     }
   }
   return target;

@@ -74,7 +74,7 @@ index3 place_scales(stored_t<Recipe>* grid, const panel_plan<Recipe, Layout>& pl
   if constexpr (Layout::scales::packed > 1) {
     // In place: a byte never lies behind the number that it is made of.
     auto* bytes = reinterpret_cast<e8m0*>(grid);
-    for (i64 i = 0; i < rows * cols; ++i) {
+    for (i64 i = 0; i < rows * cols && !std::same_as<stored_t<Recipe>, e8m0>; ++i) {
       const float value = to_float(grid[i]);
       const bool fits = fits_e8m0(value);
       if (!fits && refused.batch < 0) refused = {0, i / cols, i % cols};
@@ -85,6 +85,27 @@ index3 place_scales(stored_t<Recipe>* grid, const panel_plan<Recipe, Layout>& pl
     move_batch(strided_matrix<whole_run>{cols, 1}, static_cast<const scale*>(grid), 0, target);
   }
   return refused;
+}
+
+/// Rows of a panel to their places; whole cache lines past the caches where a layout keeps them whole, as the quantizer
+/// itself does with codes that no cache would keep.
+template <class To> void place_rows(const u8* panel, const To& to, u8* codes, i64 rows, i64 cols, bool large) noexcept {
+  if constexpr (To::col_run % 64 == 0) {
+    constexpr i64 most = i64{1} << 30, run = To::col_run < most ? To::col_run : most;
+    const auto address = reinterpret_cast<std::uintptr_t>(codes + to.offset({0, 0, 0}));
+    if (large && cols % 64 == 0 && address % 16 == 0) {
+      for (i64 row = 0; row < rows; ++row)
+        for (i64 left = 0; left < cols; left += run) {
+          const i64 end = cols - left < run ? cols - left : run;
+          auto* target = reinterpret_cast<std::byte*>(codes + to.offset({0, row, left}));
+          const auto* source = reinterpret_cast<const std::byte*>(panel + row * cols + left);
+          for (i64 at = 0; at < end; at += 64) copy_streamed(target + at, source + at);
+        }
+      end_streaming();
+      return;
+    }
+  }
+  move_matrix(strided_matrix<whole_run>{cols, 1}, panel, to, codes, rows, cols);
 }
 
 }  // namespace detail
@@ -149,10 +170,9 @@ laid_status quantize_into(matrix_view<const In> in, laid_pair<Recipe, Layout> ou
         constexpr i64 piece = 128;
         run.run(ceil_div(part.rows, piece), [&](i64 at) {
           const i64 rows = part.rows - at * piece < piece ? part.rows - at * piece : piece;
-          detail::move_matrix(detail::strided_matrix<whole_run>{in.cols, 1},
-                              static_cast<const u8*>(made + at * piece * in.cols),
-                              detail::rows_from<detail::laid_matrix<typename Layout::codes>>{to, row + at * piece},
-                              codes, rows, in.cols);
+          detail::place_rows(static_cast<const u8*>(made + at * piece * in.cols),
+                             detail::rows_from<detail::laid_matrix<typename Layout::codes>>{to, row + at * piece},
+                             codes, rows, in.cols, matrix >= detail::streamed_matrix);
         });
       }
     }
