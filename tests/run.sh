@@ -26,7 +26,7 @@ leg() {
   counts='0 1 0'
   if configure "$folder" "$@"; then
     if meson compile -C "$folder" --ninja-args=-k,0 >"$folder/build.log" 2>&1; then
-      rm -f "$folder/meson-logs/testlog.json"
+      rm -f "$folder/meson-logs/testlog.json" "$folder/tests/readers.txt"
       # shellcheck disable=SC2086  # a list of words
       meson test --no-rebuild -C "$folder" --print-errorlogs $selection
       counts=$(python3 tests/tools/count.py "$folder/meson-logs/testlog.json")
@@ -57,6 +57,9 @@ leg 'g++ with sanitizers, unit tests' build-tests-asan '--suite unit' \
 CXX=clang++
 leg 'clang++, build and unit tests' build-tests-clang '--suite unit --suite odr' \
   -Dexamples=disabled -Dbench=disabled -Doptimization=1 "$@"
+
+# What other people's readers made of converted folders, or why they were not asked.
+[ ! -f build-tests/tests/readers.txt ] || { echo; cat build-tests/tests/readers.txt; }
 
 printf '%s\n\n%s passed, %s failed, %s skipped\n' "$summary" "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

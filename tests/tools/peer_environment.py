@@ -81,7 +81,7 @@ def enter(folder, packages, on_torch):
     variables = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "HF_HUB_OFFLINE": "1"}
     if ready.exists() and ready.read_text() == asked:
         return python, variables
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--retries", "1", "--timeout", "30"]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-compile", "--retries", "1", "--timeout", "30"]
     for command in (
         [sys.executable, "-m", "venv", "--clear", str(folder)],
         [*pip, *packages],
