@@ -44,7 +44,8 @@ struct shape {
 // ---- a place for scales: a dense view or a buffer in a layout
 template <class Value> i64 size_of(const matrix_view<Value>& view) { return view.size(); }
 template <class Layout, class Value> i64 size_of(const laid_out<Layout, Value>& place) { return place.size(); }
-template <class Value> matrix_view<Value> placed(const matrix_view<Value>*, Value* data, i64 batch, i64 rows, i64 cols) {
+template <class Value>
+matrix_view<Value> placed(const matrix_view<Value>*, Value* data, i64 batch, i64 rows, i64 cols) {
   return dense(data, rows, cols, batch);
 }
 template <class Layout, class Value>
@@ -84,7 +85,8 @@ template <class Recipe, class In, class Scales = matrix_view<stored_t<Recipe>>> 
   }
   kernel::quantize_task<Recipe, In, matrix_view<u8>, Scales> task(i64 index_base = 0) {
     kernel::quantize_task<Recipe, In, matrix_view<u8>, Scales> made{
-        in, dense(codes.data(), of.rows, of.cols, of.batch), place, status.data(), index_base, Recipe::num.amax_floor, 0};
+        in, dense(codes.data(), of.rows, of.cols, of.batch), place, status.data(), index_base,
+        Recipe::num.amax_floor, 0};
     made.vector = kernel::vector_of(made);
     return made;
   }
@@ -148,7 +150,8 @@ void check(Machine& machine, const char* name,
     base += 1000;
   }
   const i64 count = static_cast<i64>(tasks.size());
-  const i64 blocks = kernel::sum_tiles(tasks.data(), count, sums.data(), [](const task& t) { return tiles_of_task(t); });
+  const auto tiles = [](const task& one_task) { return tiles_of_task(one_task); };
+  const i64 blocks = kernel::sum_tiles(tasks.data(), count, sums.data(), tiles);
   memory.input(sums);
   memory.input(tasks);
   machine.template launch<kernel::quantize_body<kernel::task_table<task>, task>>(
@@ -236,8 +239,8 @@ void check(Machine& machine, const char* name,
   for (const u32 spoil : {0u, 0x7F800000u}) {
     parts<Recipe, In> work(spoil);
     for (const Task& task : work.tasks)
-      machine.template launch<kernel::partial_amax_body<kernel::one_task<Task>, Task>>(name, tiles_of_task(task), {task},
-                                                                                       work.memory);
+      machine.template launch<kernel::partial_amax_body<kernel::one_task<Task>, Task>>(name, tiles_of_task(task),
+                                                                                       {task}, work.memory);
     expect_same("maxima", work.amax, work.right_amax());
     if (static_cast<i64>(work.whole.status[0]) != work.whole.right.first_nonfinite) throw wrong_bytes("status word");
   }
@@ -256,8 +259,8 @@ void check(Machine& machine, const char* name,
     memory.output(work.whole.codes);
     for (Task task : work.tasks) {
       task.amax.data = work.amax.data();
-      machine.template launch<kernel::partial_cast_body<kernel::one_task<Task>, Task>>(name, tiles_of_task(task), {task},
-                                                                                       memory);
+      machine.template launch<kernel::partial_cast_body<kernel::one_task<Task>, Task>>(name, tiles_of_task(task),
+                                                                                       {task}, memory);
     }
     expect_same("codes", work.whole.codes, work.whole.right.codes);
   }

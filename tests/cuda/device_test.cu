@@ -116,8 +116,9 @@ void backend_quantizes_copies_and_sums() {
   for (int update = 0; update < 2; ++update) {
     work.begin();
     const auto pair = [](auto& of, i64 rows, i64 cols, i64 batch) {
+      const i64 grid_rows = scale_rows<block::block>(rows), grid_cols = scale_cols<block::block>(cols);
       return pair_view<block>{dense(of.codes.data(), rows, cols, batch),
-                              dense(of.scales.data(), scale_rows<block::block>(rows), scale_cols<block::block>(cols), batch)};
+                              dense(of.scales.data(), grid_rows, grid_cols, batch)};
     };
     error wrong = work.quantize<block>({0, 0, 1, 0}, a.in, pair(a, 200, 256, 1), 0.0f, stream);
     if (!wrong) wrong = work.seal(stream);

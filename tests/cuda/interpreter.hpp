@@ -414,7 +414,8 @@ class reader {
         {"gt", relation::gt}, {"ge", relation::ge}, {"equ", relation::equ}};
     const auto found = names.find(parts[1]);
     const bool flush = parts.size() == 4 && parts[2] == "ftz";
-    if (found == names.end() || (parts.size() != 3 && !flush) || !type(parts.back(), i.bits, i.is_signed)) refuse(i.text);
+    if (found == names.end() || (parts.size() != 3 && !flush)) refuse(i.text);
+    if (!type(parts.back(), i.bits, i.is_signed)) refuse(i.text);
     i.how = found->second;
     i.flush = flush;
     plain(i, parts.back() == "f32" ? op::compare_f32 : op::compare, operands, 3);
@@ -486,7 +487,8 @@ inline float float_of_half(u64 half) {
   const int exponent = static_cast<int>(half >> 10 & 31), mantissa = static_cast<int>(half & 1023);
   const float sign = (half & 0x8000) != 0 ? -1.0f : 1.0f;
   if (exponent == 31) return mantissa != 0 ? std::nanf("") : sign * INFINITY;
-  return sign * static_cast<float>(exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25));
+  const double value = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25);
+  return sign * static_cast<float>(value);
 }
 
 /// What a launch cost.
@@ -583,7 +585,8 @@ class machine {
       const u64* v = &values_[t * width_];
       const std::size_t mask = i.code == op::shuffle_from ? 3 : 2;
       if (cut(v[i.at[mask]], 32) != 0xFFFFFFFF) throw fault("a warp meets with less than all lanes: " + i.text);
-      if (i.code == op::shuffle_from && cut(v[i.at[4]], 32) != 31) refuse("a shuffle within parts of a warp: " + i.text);
+      if (i.code == op::shuffle_from && cut(v[i.at[4]], 32) != 31)
+        refuse("a shuffle within parts of a warp: " + i.text);
       given[t - first] = cut(v[i.at[1]], 32);
       if (i.code == op::warp_max) folded = std::max(folded, given[t - first]);
       if (i.code == op::ballot) folded |= cut(v[i.at[1]], 1) << (t - first);
@@ -742,7 +745,8 @@ class machine {
       }
       case op::field_insert: {
         const u64 from = cut(a(3), 8), length = cut(a(4), 8);
-        const u64 mask = length == 0 || from >= static_cast<u64>(bits) ? 0 : cut(~u64{0}, static_cast<int>(length)) << from;
+        const bool empty = length == 0 || from >= static_cast<u64>(bits);
+        const u64 mask = empty ? 0 : cut(~u64{0}, static_cast<int>(length)) << from;
         return set((y & ~mask) | ((from >= 64 ? 0 : x << from) & mask));
       }
       case op::permute: {

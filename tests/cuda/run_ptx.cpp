@@ -116,9 +116,11 @@ int run_faults(const std::string& text) {
   }
   add("block_bf16", "a division that approximates",
       [](std::string& t) { return replace(t, "div.rn.f32", "div.full.f32"); });
-  add("block_bf16", "a division that flushes", [](std::string& t) { return replace(t, "div.rn.f32", "div.rn.ftz.f32"); });
+  add("block_bf16", "a division that flushes",
+      [](std::string& t) { return replace(t, "div.rn.f32", "div.rn.ftz.f32"); });
   add("block_bf16", "a maximum that is a minimum", [](std::string& t) { return replace(t, "max.u", "min.u", 2); });
-  add("checksum_pieces", "a shuffle among fewer lanes", [](std::string& t) { return replace(t, ", 31, -1", ", 15, -1"); });
+  add("checksum_pieces", "a shuffle among fewer lanes",
+      [](std::string& t) { return replace(t, ", 31, -1", ", 15, -1"); });
   add("checksum_pieces", "a rotation by another number", [](std::string& t) {
     bool any = false;
     while (replace(t, ", 29;", ", 30;")) any = true;

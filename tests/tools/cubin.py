@@ -137,9 +137,9 @@ def main():
             kernels = read(file.read())
         for name, kernel in sorted(kernels.items()):
             loads, stores, local = accesses(kernel)
-            path_length = len(cheapest(kernel, 4))
-            print(f"{name:28} {kernel.registers:3} registers {kernel.shared:6} shared {len(kernel.code):5} instructions "
-                  f"{path_length:5} on the fast path, {in_flight(cheapest(kernel, 4)):4} B in flight, local {local}, "
+            path = cheapest(kernel, 4)
+            print(f"{name:28} {kernel.registers:3} registers, {kernel.shared:5} B shared, {len(kernel.code):4} in all, "
+                  f"{len(path):4} on the fast path, {in_flight(path):3} B in flight, local {local}, "
                   f"loads {dict(loads)}, stores {dict(stores)}")
 
 

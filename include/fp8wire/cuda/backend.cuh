@@ -131,7 +131,8 @@ template <any_recipe Recipe> class backend {
   void sum(u32 piece, const void* data, i64 bytes) {
     to_sum_.push_back({static_cast<const u8*>(data), bytes, static_cast<u64*>(memory_.device) + piece});
   }
-  static cudaError_t enqueue(kernel::task_table<kernel::checksum_task> table, i64 blocks, cudaStream_t stream) noexcept {
+  static cudaError_t enqueue(kernel::task_table<kernel::checksum_task> table, i64 blocks,
+                             cudaStream_t stream) noexcept {
     return checksum(table, blocks, stream);
   }
   template <class In>

@@ -77,7 +77,8 @@ cudaError_t quantize_in_two(matrix_view<const In> in, pair_view<Recipe> out, u32
   if (in.batch != 1 || out.scales.rows != grid_rows || out.scales.cols != grid_cols) return cudaErrorInvalidValue;
   const auto amax = dense(scratch, grid_rows, grid_cols);
   const auto task = partial_task<Recipe>(in, 0, 0, in.rows, in.cols, amax, out.codes, status, amax_floor);
-  cudaError_t wrong = cudaMemsetAsync(scratch, 0, static_cast<std::size_t>(grid_rows * grid_cols) * sizeof(u32), stream);
+  const std::size_t bytes = static_cast<std::size_t>(grid_rows * grid_cols) * sizeof(u32);
+  cudaError_t wrong = cudaMemsetAsync(scratch, 0, bytes, stream);
   if (wrong == cudaSuccess) wrong = partial_amax(task, stream);
   if (wrong == cudaSuccess) wrong = scales_of<Recipe, In>(matrix_view<const u32>(amax), out.scales, amax_floor, stream);
   if (wrong == cudaSuccess) wrong = partial_cast(task, stream);

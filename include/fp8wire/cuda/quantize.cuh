@@ -49,7 +49,8 @@ cudaError_t write_padding(const laid_out<Layout, Value>& to, cudaStream_t stream
 /// Enqueues one tensor. in: batch x rows x cols of float, bf16 or fp16, any strides (16-byte aligned rows are fast).
 /// codes, scales: as quantize_task; the padding of laid-out buffers is written too. Memory: all of it the caller's,
 /// alive until the stream has passed. Expects: outputs overlap nothing (unchecked).
-/// Errors: cudaErrorInvalidValue where shapes disagree; those of a launch. NaN, Inf: bytes as the rule says; see status.
+/// Errors: cudaErrorInvalidValue where shapes disagree; those of a launch. NaN, Inf: bytes as the rule says; the status
+/// tells.
 /// Exact: the bytes of fp8wire::quantize; no compiler flag changes them. Stream: capturable, no sync, no allocation.
 template <any_recipe Recipe, class In, class Codes, class Scales>
 cudaError_t quantize(matrix_view<const In> in, Codes codes, Scales scales, i64* status, float amax_floor,

@@ -20,7 +20,7 @@ template <class Task> class job_table {
  public:
   /// Bytes of either memory, aligned as cudaMalloc does.
   static constexpr std::size_t bytes(i64 count) noexcept {
-    return static_cast<std::size_t>(count) * sizeof(Task) + sums_padding + static_cast<std::size_t>(count) * sizeof(i64);
+    return static_cast<std::size_t>(count) * (sizeof(Task) + sizeof(i64)) + sums_padding;
   }
   /// Writes tasks and sums into `pinned`; returns the blocks of the launch.
   static i64 fill(const Task* tasks, i64 count, void* pinned) noexcept {

@@ -62,7 +62,6 @@ template <class Mapping> std::vector<i64> shown_shape(const Mapping& mapping, bo
 template <any_recipe Recipe, const naming& Naming, class Layout = canonical_layout> struct wire_format {
   using recipe = Recipe;
   using layout = Layout;
-  static constexpr const fp8wire::naming& names = Naming;
   static constexpr bool microscaling = is_microscaling<Recipe>;
   /// The dtype that scales are labelled with: E8M0 bytes of MXFP8 travel as the naming says, usually U8. Those of larger
   /// blocks stand where loaders else find FP32 and copy values: as U8 they would be read as the numbers 0 to 255.
@@ -129,7 +128,7 @@ template <any_recipe Recipe, const naming& Naming, class Layout = canonical_layo
       const bool batched = shape.size() == 3;
       return std::vector<tensor_spec>{
           {std::string(weight), Recipe::element::stored_as, detail::shown_shape(pair.codes.mapping(), batched)},
-          {names.scale_of(weight, microscaling), Pair::scales::packed > 1 ? dtype::int32 : scale_dtype(),
+          {Naming.scale_of(weight, microscaling), Pair::scales::packed > 1 ? dtype::int32 : scale_dtype(),
            detail::shown_shape(pair.scales.mapping(), batched)}};
     });
   }

@@ -86,7 +86,8 @@ template <class Source> struct compare_body {
       u32 bits = 0;
       for (int bit = 0; bit < 8 && 8 * byte + bit < place.cols; ++bit) {
         const i64 col = place.col() + 8 * byte + bit;
-        if (c.load(&task.before(place.batch, row, col)) != c.load(&task.after(place.batch, row, col))) bits |= 1u << bit;
+        const u8 before = c.load(&task.before(place.batch, row, col)), now = c.load(&task.after(place.batch, row, col));
+        if (before != now) bits |= 1u << bit;
       }
       c.store(&task.changed(place.batch, row, place.col() / 8 + byte), static_cast<u8>(bits));
       any |= bits;

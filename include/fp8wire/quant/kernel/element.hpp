@@ -24,7 +24,8 @@ inline constexpr bool converts_all<Element> = Element::policy.infinity == cast_p
                                               Element::policy.nan == cast_policy::nan_to::positive_nan &&
                                               !Element::policy.quiet_nan_is_lowest;
 
-/// Whether a rule's element is one IEEE product. A variable, since device code may not call the function that finds out.
+/// Whether a rule's element is one IEEE product. A variable, since device code may not call the function that finds
+/// out.
 template <class Rule> inline constexpr bool is_product =
     fp8wire::detail::element_op_of<Rule>() == fp8wire::detail::element_op::multiply;
 

@@ -12,7 +12,8 @@ FP8WIRE_ABI_BEGIN
 namespace kernel {
 
 /// A part of one rows x cols matrix: part(0, 0) is its element (row, col).
-/// amax: scale_rows x scale_cols of the whole matrix, FP32 magnitudes as bits; codes: the shape of the part, ignored by the amax body.
+/// amax: scale_rows x scale_cols of the whole matrix, FP32 magnitudes as bits; codes: the shape of the part, ignored by
+/// the amax body.
 template <any_recipe Recipe, class In> struct partial_task {
   using recipe = Recipe;
   using input = In;

@@ -74,7 +74,8 @@ FP8WIRE_HD constexpr tile_place place_of(i64 tile, i64 rows, i64 cols) noexcept 
   const i64 batch = tile < matrix ? 0 : tile / matrix;
   const i64 inside = tile - batch * matrix;
   const i64 down = inside / across;
-  const tile_place place{static_cast<int>(batch), static_cast<int>(down), static_cast<int>(inside - down * across), 0, 0};
+  const tile_place place{static_cast<int>(batch), static_cast<int>(down), static_cast<int>(inside - down * across),
+                         0, 0};
   const i64 below = rows - place.row(), right = cols - place.col();
   return {place.batch, place.down, place.across, static_cast<int>(below < tile_extent ? below : tile_extent),
           static_cast<int>(right < tile_extent ? right : tile_extent)};
