@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "../common/layouts.hpp"
 #include "../common/options.hpp"
 #include "fit.hpp"
 
@@ -110,11 +111,53 @@ void find_blocks(pair_report& pair) {
                              fmt::join(shape, ", "), fmt::join(pair.shape, ", "));
 }
 
-/// What the file says of its layout.
-std::string layout_of(const fp8wire::checkpoint& from, const fp8wire::checkpoint_tensor& tensor) {
-  for (const auto& [key, value] : from.shards()[tensor.shard].metadata)
-    if (key == "fp8wire.layout") return value;
-  return "canonical";
+/// What the file says of itself.
+std::string_view metadata_of(const fp8wire::checkpoint& from, const fp8wire::checkpoint_tensor& tensor,
+                             std::string_view key, std::string_view otherwise) {
+  for (const auto& [name, value] : from.shards()[tensor.shard].metadata)
+    if (name == key) return value;
+  return otherwise;
+}
+
+/// Every weight whose codes a layout could store in that shape: rows by columns, transposed, or in blocks of columns.
+std::vector<fp8wire::matrix_extents> stored_in(const std::vector<i64>& s) {
+  if (s.size() == 2) return {{1, s[0], s[1]}, {1, s[1], s[0]}};
+  if (s.size() == 3) return {{s[0], s[1], s[2]}, {s[0], s[2], s[1]}, {1, s[1], s[0] * s[2]}};
+  if (s.size() == 4) return {{s[0], s[2], s[1] * s[3]}};
+  return {};
+}
+
+/// Takes a pair back from the layout that its file names to canonical form. False where no preset of the file's recipe
+/// explains its shapes.
+bool take_back(pair_report& pair, std::string_view layout, std::string_view recipe, std::string_view scale,
+               std::span<const std::byte> codes, std::span<const std::byte> scales) {
+  for (const quantizer& row : quantizers()) {
+    if (row.name != recipe || row.scale != scale || row.codes != pair.codes) continue;
+    for (const fp8wire::matrix_extents& m : stored_in(pair.shape)) {
+      const auto shapes = fp8wire::shapes_in(layout, use_of(row, pair.name), pair.name, m.batch, m.rows, m.cols);
+      if (!shapes) continue;
+      const auto shown_as = [](const std::vector<i64>& all, const std::vector<i64>& shown) {
+        return shown == all || (all.front() == 1 && std::equal(all.begin() + 1, all.end(), shown.begin(), shown.end()));
+      };
+      if (!shown_as(shapes->codes, pair.shape) || !shown_as(shapes->scales, pair.scale_shape)) continue;
+      const i64 grid_rows = row.scale_rows(m.rows), grid_cols = row.scale_cols(m.cols);
+      pair.own_codes.resize(codes.size() / 8 + 1);
+      pair.own_scales.resize(
+          static_cast<std::size_t>(m.batch * grid_rows * grid_cols * fp8wire::bit_width(row.stored) / 64 + 1));
+      if (take_back_pair(layout, row, pair.name, m, codes, scales, pair.own_codes.data(), pair.own_scales.data()))
+        continue;
+      const bool batched = m.batch != 1 || pair.shape.size() == shapes->codes.size();
+      pair.shape = batched ? std::vector<i64>{m.batch, m.rows, m.cols} : std::vector<i64>{m.rows, m.cols};
+      pair.scale_shape =
+          batched ? std::vector<i64>{m.batch, grid_rows, grid_cols} : std::vector<i64>{grid_rows, grid_cols};
+      pair.scale_dtype = row.stored;
+      pair.extents = m;
+      pair.bytes.codes = reinterpret_cast<const fp8wire::u8*>(pair.own_codes.data());
+      pair.bytes.scales = pair.own_scales.data();
+      return true;
+    }
+  }
+  return false;
 }
 
 /// Looks at every scale and at the codes below it.
@@ -196,18 +239,22 @@ inspection inspect_checkpoint(const fp8wire::checkpoint& from, const std::string
       pair.bytes.codes = reinterpret_cast<const fp8wire::u8*>(tensor.bytes.data());
       pair.bytes.scales = scales.bytes.data();
       pair.bytes.values = values_of(pair.codes);
-      const auto extents = fp8wire::extents_of(name, pair.shape);
-      if (!extents) {
-        pair.problem = extents.error().message();
-      } else {
-        pair.extents = *extents;
-        if (const std::string layout = layout_of(from, tensor); layout == "canonical") {
+      const std::string_view layout = metadata_of(from, tensor, "fp8wire.layout", "canonical");
+      if (layout != "canonical") {
+        // Laid out by fp8-convert: a swizzled buffer has the size of a canonical one, so only the tag can tell.
+        if (take_back(pair, layout, metadata_of(from, tensor, "fp8wire.recipe", ""),
+                      metadata_of(from, tensor, "fp8wire.scale", ""), tensor.bytes, scales.bytes)) {
           find_blocks(pair);
+          pair.note = fmt::format("read back from {}", layout);
         } else {
-          // Laid out by fp8-convert: a swizzled buffer has the size of a canonical one, so only the tag can tell.
           pair.encoding = fmt::format("{} as {}", name_of(pair.scale_dtype), layout);
           pair.note = "not canonical: its scales were not looked at";
         }
+      } else if (const auto extents = fp8wire::extents_of(name, pair.shape); !extents) {
+        pair.problem = extents.error().message();
+      } else {
+        pair.extents = *extents;
+        find_blocks(pair);
       }
       if (best.name.empty() || (pair.problem.empty() && !best.problem.empty())) best = std::move(pair);
     }

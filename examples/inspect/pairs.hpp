@@ -41,6 +41,7 @@ struct pair_report {
   std::string note;
   bool canonical = false;  // row-major scales of the weight's blocks: everything below is filled
   pair_bytes bytes;
+  std::vector<fp8wire::u64> own_codes, own_scales;  // what `bytes` points to where the file has another layout
   fp8wire::u64 blocks = 0, zero_blocks = 0, nan_codes = 0;
   scale_faults faults;
   float smallest = 0, largest = 0;  // of the sound scales

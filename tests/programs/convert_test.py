@@ -165,7 +165,39 @@ class Bytes(support.Case):
                 self.assertEqual(made["a.weight_scale"][2], bytes(swizzled))
                 self.assertEqual(made["a.weight"], canonical["a.weight"])
         self.bad(2, ["cublas-8x4", "vllm-block"], CONVERT, "--force", "--layout", "cublas-8x4", source, out)
-        self.assertIn("cublas-128x4", self.good(CONVERT, "--list-layouts").stdout)
+
+    def test_every_layout_survives_a_file(self):
+        """--verify takes each back from the file and proves every byte; what it covers is what --list-layouts lists."""
+        at = "model.layers.0"
+        content = {
+            f"{at}.self_attn.o_proj.weight": ("BF16", [256, 512], weights(11, "BF16", [256, 512])),
+            f"{at}.mlp.experts.gate_up_proj": ("BF16", [2, 512, 256], weights(12, "BF16", [2, 512, 256])),
+            f"{at}.mlp.experts.down_proj": ("BF16", [2, 256, 256], weights(13, "BF16", [2, 256, 256])),
+        }
+        source, out = self.save("in.safetensors", content), self.path("out.safetensors")
+        listed = [line.split() for line in self.good(CONVERT, "--list-layouts").stdout.splitlines()[1:]]
+        presets = {
+            "128x128 fp32": ["te-block", "--scale", "pow2"],
+            "128x128 e8m0": ["deepgemm-block", "--scale", "e8m0"],
+            "1x128 fp32": ["te-block", "--block", "1x128", "--scale", "pow2"],
+            "1x32 e8m0": ["te-mxfp8"],
+            "32x1 e8m0": ["te-mxfp8", "--block", "32x1"],
+        }
+        tried = set()
+        for name, block, scale, *_ in listed:
+            recipe = presets.get(f"{block} {scale}")
+            if recipe is None or (name, block, scale) in tried:
+                continue
+            tried.add((name, block, scale))
+            with self.subTest(layout=name, recipe=recipe):
+                self.good(CONVERT, "--force", "--verify", "--model", "qwen3-moe", "--recipe", *recipe, "--layout", name,
+                          source, out)
+                said = self.good(support.INSPECT, out).stdout
+                self.assertIn("0 broken", said)
+                if name != "canonical":
+                    self.assertIn(f"read back from {name}", said)
+        self.assertEqual({name for name, *_ in tried}, {line[0] for line in listed})
+        self.assertIn("0x3f800000", next(line for line in listed if line[0] == "te-rowwise"))
 
     def test_the_report_says_what_happened(self):
         source = self.save("in.safetensors", every_dtype())

@@ -95,7 +95,8 @@ class Refit(support.Case):
         for recipe in (["vllm-block"], ["te-mxfp8", "--model", "deepseek-v3"]):
             converted, dumps = self.path("out.safetensors"), self.path("d")
             self.good(CONVERT, "--recipe", *recipe, "--force", model, converted)
-            for more in (["--engine-tp", 2, "--engines", 2], ["--engine-tp", 2, "--commit", "in-place", "--learners", 2]):
+            in_place = ["--engine-tp", 2, "--commit", "in-place", "--learners", 2]
+            for more in (["--engine-tp", 2, "--engines", 2], in_place):
                 with self.subTest(recipe=recipe, more=more):
                     self.good(REFIT, "--recipe", *recipe, "--rounds", 2, "--lr", 0, "--buffer-bytes", 30000, *more,
                               "--dump", dumps, model)
