@@ -149,7 +149,7 @@ template <class Layout, class Value> void check_relayout(i64 batch, i64 rows, i6
   buffer<Value> from(static_cast<std::size_t>(batch * rows * cols));
   for (std::size_t i = 0; i < from.size(); ++i) {
     if constexpr (sizeof(Value) == 4) from[i] = static_cast<Value>(i + 1);
-    else from[i] = __builtin_bit_cast(Value, static_cast<u8>(i % 251 + 1));
+    else from[i] = Value{static_cast<u8>(i % 251 + 1)};
   }
   laid_out<Layout, Value> target{nullptr, batch, rows, cols};
   buffer<Value> to(static_cast<std::size_t>(target.size()));
