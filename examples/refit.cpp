@@ -2,12 +2,11 @@
 // fp8-refit: the weight update, live, between processes. This process starts a learner and the engines, listens to what
 // they report, and says how it ended.
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <poll.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
+#include <sys/random.h>
 
-#include <csignal>
+#include <limits>
 #include <map>
 
 #include <fp8wire/io/manifest_json.hpp>
@@ -17,6 +16,7 @@
 #include "common/report.hpp"
 #include "common/target.hpp"
 #include "refit/engine.hpp"
+#include "refit/family.hpp"
 #include "refit/learner.hpp"
 #include "refit/load.hpp"
 
@@ -61,18 +61,23 @@ void add_options(CLI::App& app, options& chosen) {
       ->capture_default_str();
   app.add_option("--buffer-bytes", chosen.buffer_bytes, "Capacity of a transport buffer")
       ->type_name("B")
+      ->check(whole_number(1, fp8wire::u64{1} << 46))
       ->capture_default_str();
   app.add_option("--slots", chosen.slots, "Buffers in flight")
       ->type_name("S")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
-  app.add_option("--align", chosen.align, "Alignment of tensors in a buffer")->type_name("A")->capture_default_str();
+  app.add_option("--align", chosen.align, "Alignment of tensors in a buffer")->type_name("A")
+      ->check(whole_number(8, fp8wire::u64{1} << 30))
+      ->capture_default_str();
   app.add_option("--timeout", chosen.timeout, "Longest wait for a peer")->type_name("SECONDS")->capture_default_str();
   app.add_option("--lr", chosen.learning_rate,
                  "Between versions every weight moves by about this, relative; 0: unchanged")
       ->type_name("X")
       ->capture_default_str();
-  app.add_option("--seed", chosen.seed, "Of the moves")->capture_default_str();
+  app.add_option("--seed", chosen.seed, "Of the moves")
+      ->check(whole_number(0, (std::numeric_limits<fp8wire::u64>::max)()))
+      ->capture_default_str();
   app.add_option("--threads", chosen.threads, "Of the learner (default: all cores)")->type_name("N");
   app.add_option("--dump", chosen.dump, "Every engine writes what it serves: DIR/engine<E>-v<V>.safetensors")
       ->type_name("DIR");
@@ -108,82 +113,19 @@ void check(const options& chosen) {
   if (!(chosen.learning_rate >= 0 && chosen.learning_rate <= 1)) misuse("--lr {}: 0 .. 1", chosen.learning_rate);
   if (chosen.threads < 0 || chosen.threads > 1024)
     misuse("--threads {}: 1 .. 1024, or none for all cores", chosen.threads);
-  if (chosen.align < 8 || (chosen.align & (chosen.align - 1)) != 0 || chosen.align > (fp8wire::u64{1} << 30))
-    misuse("--align {}: a power of two in 8 .. 2^30", chosen.align);
-  if (chosen.buffer_bytes < 1 || chosen.buffer_bytes > (fp8wire::u64{1} << 46))
-    misuse("--buffer-bytes {}: 1 .. 2^46", chosen.buffer_bytes);
+  if ((chosen.align & (chosen.align - 1)) != 0) misuse("--align {}: a power of two in 8 .. 2^30", chosen.align);
   if (chosen.checkpoint.empty())
     misuse("a checkpoint is wanted: a .safetensors file or a Hugging Face folder (try --help)");
+  expect_apart_from("--plan", chosen.plan, chosen.checkpoint);
+  expect_apart_from("--json", chosen.json, chosen.checkpoint);
+  expect_two_places("--json", chosen.json, "--plan", chosen.plan);
+  expect_apart_from("--dump", chosen.dump, chosen.checkpoint);
+  // A checkpoint that is a dump of before.
+  const std::string in_dump =
+      chosen.dump + "/" + std::filesystem::path(chosen.checkpoint).filename().string();
+  if (!chosen.dump.empty() && ::fnmatch("*/engine[0-9]*-v[0-9]*.safetensors", in_dump.c_str(), 0) == 0)
+    expect_apart_from("--dump", in_dump, chosen.checkpoint);
 }
-
-/// The processes that this one started, and how each of them ended.
-class family {
- public:
-  struct member {
-    std::string name;
-    pid_t pid = -1;
-    int status = 0;
-    bool ended = false;
-  };
-
-  /// Runs `body` in a new process, which dies with this one. `body` returns the exit code.
-  template <class Body> void start(std::string name, const Body& body) {
-    const pid_t parent = ::getpid(), child = ::fork();
-    if (child < 0) refuse("{}: no new process: {}", name, std::strerror(errno));
-    if (child == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != parent) ::_exit(refused);  // it died before the line above
-      int code = refused;
-      try {
-        code = body();
-      } catch (const std::exception& problem) {
-        complain("fp8-refit", name, problem.what());
-      }
-      ::_exit(code);
-    }
-    members_.push_back({std::move(name), child, 0, false});
-  }
-  /// Takes note of everybody who has ended. True once all have.
-  bool all_ended() {
-    bool all = true;
-    for (member& one : members_) {
-      if (!one.ended) one.ended = ::waitpid(one.pid, &one.status, WNOHANG) == one.pid;
-      all = all && one.ended;
-    }
-    return all;
-  }
-  void kill() {
-    for (const member& one : members_)
-      if (!one.ended) ::kill(one.pid, SIGKILL);
-  }
-  bool learner_ended() const { return !members_.empty() && members_.back().ended; }
-  /// "engine 1 (pid 123) was killed by signal 9", or nothing.
-  std::string killed() const {
-    for (const member& one : members_)
-      if (one.ended && WIFSIGNALED(one.status) && !stopped_late(one))
-        return fmt::format("{} (pid {}) was killed by signal {}", one.name, one.pid, WTERMSIG(one.status));
-    return {};
-  }
-  /// Everybody who has not ended some time after the learner has is stopped or stuck, and is ended.
-  void end_stragglers() {
-    for (member& one : members_)
-      if (!one.ended) late_.push_back(one.pid);
-    kill();
-  }
-  ~family() {
-    kill();
-    for (const member& one : members_)
-      if (!one.ended) ::waitpid(one.pid, nullptr, 0);
-  }
-  family() = default;
-  family(const family&) = delete;
-  family& operator=(const family&) = delete;
-
- private:
-  bool stopped_late(const member& one) const { return std::find(late_.begin(), late_.end(), one.pid) != late_.end(); }
-  std::vector<member> members_;  // the learner last
-  std::vector<pid_t> late_;
-};
 
 struct version_figures {
   report sent;
@@ -199,10 +141,9 @@ struct outcome {
 };
 
 void listen(int pipe, family& children, std::chrono::milliseconds timeout, bool talk, outcome& heard) {
-  const auto now = [] { return std::chrono::steady_clock::now(); };
-  auto learner_end = std::chrono::steady_clock::time_point::max();
   bool open = true;
   while (open || !children.all_ended()) {
+    expect_no_interruption();
     pollfd wait{pipe, POLLIN, 0};
     const int ready = ::poll(&wait, 1, 50);
     report one;
@@ -232,8 +173,8 @@ void listen(int pipe, family& children, std::chrono::milliseconds timeout, bool 
       if (talk && one.what == report::kind::sent) {
         const report& v = one;
         print(fmt::format(
-            "version {}: {} in {} buffers, {:.3f} s, {:.2f} GB/s (quantize {:.3f} s), all engines committed\n",
-            v.version, size_text(static_cast<fp8wire::i64>(v.bytes)), v.buffers, v.seconds,
+            "version {}: {} in {} buffer{}, {:.3f} s, {:.2f} GB/s (quantize {:.3f} s), all engines committed\n",
+            v.version, size_text(static_cast<fp8wire::i64>(v.bytes)), v.buffers, v.buffers == 1 ? "" : "s", v.seconds,
             static_cast<double>(v.bytes) / v.seconds / 1e9, v.quantize_seconds));
         if (const fp8wire::refresh_counts& r = v.refresh; r.masters > 0)
           print(
@@ -243,13 +184,9 @@ void listen(int pipe, family& children, std::chrono::milliseconds timeout, bool 
       }
     }
     children.all_ended();
-    if (children.learner_ended() && learner_end == std::chrono::steady_clock::time_point::max()) learner_end = now();
-    if (learner_end != std::chrono::steady_clock::time_point::max() &&
-        now() - learner_end > timeout + std::chrono::seconds(1)) {
-      children.end_stragglers();
-      learner_end = std::chrono::steady_clock::time_point::max() - std::chrono::hours(1);
-    }
+    children.end_stuck(timeout);
   }
+  expect_no_interruption();
 }
 
 /// What each engine serves: one version on all of its ranks, or nothing.
@@ -340,9 +277,18 @@ int refit(const options& asked) {
   if (asked.engine_tp == 1) chosen_layout = chosen.layout;
   fp8wire::manifest canonical;
   const update_format& wire = update_format_of(*chosen.preset);
-  for (const source_tensor& one : loaded.tensors)
-    must(one.quantized ? wire.add(canonical, one.spec.name, one.spec.shape, chosen.amax_floor, one.fused_with)
-                       : canonical.keep(one.spec.name, one.spec.dtype, one.spec.shape));
+  for (const source_tensor& one : loaded.tensors) {
+    if (!one.quantized) {
+      must(canonical.keep(one.spec.name, one.spec.dtype, one.spec.shape));
+      continue;
+    }
+    fp8wire::error wrong = wire.add(canonical, one.spec.name, one.spec.shape, chosen.amax_floor, one.fused_with);
+    if (wrong.code == fp8wire::errc::wrong_shape) {
+      wrong.broken = fp8wire::condition::c5_geometry;
+      refuse("{}; --keep '{}' leaves it in its own dtype", wrong.message(), one.spec.name);
+    }
+    must(wrong);
+  }
   const fp8wire::manifest tensors =
       chosen_layout == "canonical" ? canonical : laid_out_manifest(loaded.tensors, chosen, wire);
   // Faults of the way need an update of several buffers.
@@ -367,9 +313,14 @@ int refit(const options& asked) {
   settings.seed = asked.seed;
   settings.fault = parse_fault(asked.fault, asked.rounds);
   settings.dump_folder = asked.dump;
-  settings.socket_name = fmt::format("@fp8-refit-{}", ::getpid());
-  if (!asked.dump.empty() && ::mkdir(asked.dump.c_str(), 0777) != 0 && errno != EEXIST)
-    refuse("{}: cannot make the folder: {}", asked.dump, std::strerror(errno));
+  // Nobody else can guess it and join.
+  fp8wire::u64 token = 0;
+  if (::getrandom(&token, sizeof(token), 0) != sizeof(token)) refuse("no random number: {}", std::strerror(errno));
+  settings.socket_name = fmt::format("@fp8-refit-{}-{:016x}", ::getpid(), token);
+  // Places for all that will be written, before anybody starts.
+  expect_no_interruption();
+  report_file plan_file(asked.plan, fp8wire::plan_json(tensors, plan)), json_file(asked.json);
+  const dump_folder dumps(asked.dump);
   format canonical_format = chosen;
   canonical_format.layout = "canonical";
   const dump_settings dump{add_metadata(loaded.metadata, canonical_format), &canonical};
@@ -380,13 +331,12 @@ int refit(const options& asked) {
 
   int pipe[2];
   if (::pipe2(pipe, O_CLOEXEC) != 0) refuse("no pipe: {}", std::strerror(errno));
-  family children;
+  family children(ranks);
   // From nobody in particular: what an engine serves it has said itself.
   const auto tell_why = [&](const fp8wire::error& why) {
     report one;
     one.what = report::kind::refused;
-    one.lost_peer = why.code == fp8wire::errc::peer_lost || why.code == fp8wire::errc::timeout;
-    one.say(why.message());
+    one.say(why);
     send(pipe[1], one);
   };
   for (int number = 0; number < ranks; ++number)
@@ -427,12 +377,14 @@ int refit(const options& asked) {
   listen(pipe[0], children, settings.timeout, talk, heard);
   ::close(pipe[0]);
 
+  for (std::size_t rank = 0; rank < heard.serving.size(); ++rank)
+    if (children.died(rank)) heard.serving[rank] = 0;
   const std::vector<fp8wire::u64> serving = served_by_engines(heard.serving, asked.engine_tp);
   const fp8wire::u64 last = static_cast<fp8wire::u64>(asked.rounds);
   bool whole = true;
   for (const fp8wire::u64 version : serving) whole = whole && version == last;
-  const std::string killed = children.killed();
-  if (!whole || !killed.empty() || !heard.reason.empty()) {
+  const std::string killed = children.killed(), stuck = children.stuck();
+  if (!whole || !killed.empty() || !stuck.empty() || !heard.reason.empty()) {
     std::string states;
     for (std::size_t e = 0; e < serving.size(); ++e)
       states +=
@@ -441,11 +393,13 @@ int refit(const options& asked) {
     const fp8wire::error apart =
         fp8wire::check_serving(serving, *std::max_element(serving.begin(), serving.end()));
     if (apart) states += "; " + apart.message();
-    const std::string why = !heard.reason.empty() ? heard.reason : !killed.empty() ? "C8 " + killed : heard.echo;
-    refuse("{}{}", why.empty() ? "the update did not finish" : why, states);
+    const std::string why = !heard.reason.empty() ? heard.reason
+                            : !killed.empty()     ? "C8 " + killed
+                            : !stuck.empty()      ? "C8 " + stuck
+                                                  : heard.echo;
+    refuse("{}{}", why.empty() ? "C8 the update did not finish" : why, states);
   }
-  report_file plan_file(asked.plan, fp8wire::plan_json(tensors, plan)),
-      json_file(asked.json, json_text(heard, serving, chosen));
+  json_file.write(json_text(heard, serving, chosen));
   plan_file.commit();
   json_file.commit();
   return done;

@@ -40,8 +40,10 @@ inline void add_format_options(CLI::App& app, format_options& options) {
   app.add_option("--block", options.block, "RxC, where the preset leaves a choice (128x128, 1x128, 1x32, row, tensor)")
       ->type_name("RxC");
   app.add_option("--element", options.element, "e4m3 or e5m2, where the preset leaves a choice")->type_name("E");
+  std::vector<std::string_view> namings;
+  for (const fp8wire::naming& one : fp8wire::namings::all) namings.push_back(one.id);
   app.add_option("--naming", options.naming,
-                 "Names of the scales: vllm, sglang, nemo, skyrl, modelopt, compressed-tensors (default: the preset's)")
+                 fmt::format("Names of the scales: {} (default: the preset's)", fmt::join(namings, ", ")))
       ->type_name("N");
   app.add_option("--model", options.model, "Family whose rules say which tensors become FP8")
       ->type_name("M")

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -39,6 +40,18 @@ template <class... Arguments> [[noreturn]] void refuse(fmt::format_string<Argume
 template <class... Arguments> [[noreturn]] void misuse(fmt::format_string<Arguments...> text,
                                                        Arguments&&... arguments) {
   throw failure(wrong_usage, fmt::format(text, std::forward<Arguments>(arguments)...));
+}
+
+/// For unsigned options: CLI11 takes -1 for 2^64 - 1.
+inline CLI::Validator whole_number(fp8wire::u64 least, fp8wire::u64 most) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        fp8wire::u64 value = 0;
+        const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool good = bad == std::errc{} && end == text.data() + text.size() && value >= least && value <= most;
+        return good ? std::string() : fmt::format("{}: a whole number in {} .. {} is wanted", text, least, most);
+      },
+      "", "whole number");
 }
 
 /// Turns the library's errors into refusals.
@@ -98,6 +111,57 @@ inline void hold_standard_streams() noexcept {
       static_cast<void>(::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
 }
 
+/// SIGINT, SIGTERM or SIGHUP came: what was begun is cleaned up on the way out, and `run` ends with that signal.
+struct interruption {
+  int signal = 0;
+};
+
+inline sigset_t interrupting_signals() noexcept {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int kind : {SIGINT, SIGTERM, SIGHUP}) {
+    // nohup's answer to SIGHUP stands.
+    struct sigaction how{};
+    if (::sigaction(kind, nullptr, &how) == 0 && how.sa_handler != SIG_IGN) sigaddset(&signals, kind);
+  }
+  return signals;
+}
+
+/// From its first call on, such signals wait for the next one.
+inline void expect_no_interruption() {
+  const sigset_t signals = interrupting_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const timespec at_once{};
+  if (const int came = ::sigtimedwait(&signals, nullptr, &at_once); came > 0) throw interruption{came};
+}
+
+/// For a process that was forked since: signals end it at once.
+inline void allow_interruption() noexcept {
+  const sigset_t signals = interrupting_signals();
+  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+/// Ends this process as that signal would have.
+[[noreturn]] inline void end_by(int signal) noexcept {
+  std::signal(signal, SIG_DFL);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  static_cast<void>(std::raise(signal));
+  ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  ::_exit(refused);
+}
+
+/// What CLI11 would read as something else: "--dump=" takes the next argument, and "" is nothing.
+inline void expect_values(int count, char** arguments) {
+  for (int i = 1; i < count; ++i) {
+    const std::string_view one = arguments[i];
+    if (one == "--") break;
+    if (one.empty()) misuse("argument {} is empty", i);
+    if (one.starts_with("--") && one.find('=') == one.size() - 1) misuse("{}: a value is wanted behind the =", one);
+  }
+}
+
 /// Parses the command line, runs `body` and turns every way it can end into an exit code.
 /// A failure to write standard output (a full disk, a closed pipe) is a failure of the program.
 template <class Body> int run(CLI::App& app, int count, char** arguments, Body&& body) {
@@ -108,9 +172,12 @@ template <class Body> int run(CLI::App& app, int count, char** arguments, Body&&
   app.set_version_flag("--version", name + " " + std::string(fp8wire::version_string));
   try {
     try {
+      expect_values(count, arguments);
       app.parse(count, arguments);
     } catch (const CLI::CallForHelp&) {
-      print(app.help());
+      std::string help = app.help();
+      while (help.ends_with('\n')) help.pop_back();
+      print(help + "\n");
       return finish_output() ? done : refused;
     } catch (const CLI::CallForVersion& version) {
       print(std::string(version.what()) + "\n");
@@ -125,6 +192,8 @@ template <class Body> int run(CLI::App& app, int count, char** arguments, Body&&
     std::fflush(stdout);
     complain(name, "error", problem.what());
     return problem.code;
+  } catch (const interruption& by) {
+    end_by(by.signal);
   } catch (const std::bad_alloc&) {
     complain(name, "error", "out of memory");
   } catch (const std::exception& problem) {

@@ -45,6 +45,25 @@ class selection {
 
   std::string_view family_name() const { return rules_.family().name; }
 
+  /// What a checkpoint of which nothing becomes FP8 is refused for, where it is --only that leaves nothing.
+  void expect_only_matches() const {
+    if (!only_.empty()) refuse("--only '{}': no tensor that becomes FP8 matches", fmt::join(only_, "', '"));
+  }
+  /// The patterns of --only and --keep that match no tensor at all: mistyped, more often than not.
+  template <class Tensors> std::vector<std::string> useless_patterns(const Tensors& tensors) const {
+    std::vector<std::string> found;
+    const auto look = [&](std::string_view option, const std::vector<std::string>& patterns) {
+      for (const std::string& pattern : patterns) {
+        bool used = false;
+        for (const auto& one : tensors) used = used || fnmatch(pattern.c_str(), one.name.c_str(), 0) == 0;
+        if (!used) found.push_back(fmt::format("{} '{}': no tensor matches", option, pattern));
+      }
+    };
+    look("--only", only_);
+    look("--keep", keep_);
+    return found;
+  }
+
   fp8wire::decision decide(const fp8wire::tensor_spec& tensor) const {
     fp8wire::decision choice = rules_.decide(tensor);
     if (choice.what != fp8wire::verdict::quantized) return choice;

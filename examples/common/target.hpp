@@ -16,16 +16,25 @@
 
 namespace programs {
 
-inline void write_text(const std::filesystem::path& path, std::string_view text) {
+/// Messages name `target` where `path` is a temporary for it.
+inline void write_text(const std::filesystem::path& path, std::string_view text, const std::string& target = {}) {
   std::ofstream file(path, std::ios::binary);
   file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.flush()) refuse("{}: cannot be written: {}", path.string(), std::strerror(errno));
+  if (!file.flush())
+    refuse("{}: cannot be written: {}", target.empty() ? path.string() : target, std::strerror(errno));
 }
 
 /// A report over what it reports on would destroy that.
 inline void expect_apart_from(std::string_view option, const std::string& report, const std::string& input) {
   if (!report.empty() && report != "-" && fp8wire::lies_within(report, input))
     misuse("{} {}: would be written over INPUT {}", option, report, input);
+}
+/// Nor can two reports have one place.
+inline void expect_two_places(std::string_view option, const std::string& report, std::string_view other,
+                              const std::string& other_report) {
+  if (report.empty() || other_report.empty()) return;
+  if (report == other_report || (report != "-" && other_report != "-" && fp8wire::lies_within(report, other_report)))
+    misuse("{} {} and {} {}: one place for two reports", option, report, other, other_report);
 }
 
 /// Claims the place beside OUTPUT, with room for so many bytes, before any work.
@@ -40,22 +49,28 @@ inline fp8wire::atomic_output claim_output(const std::string& name, bool folder,
   return std::move(claimed).value();
 }
 
-/// A report for an option's FILE: complete on the disk at once, under its name with commit().
+/// A report for an option's FILE: its place is claimed at once, it is complete on the disk with write(), and under its
+/// name with commit().
 class report_file {
  public:
   report_file() = default;
-  report_file(const std::string& path, std::string_view text) {
-    if (path.empty()) return;
+  explicit report_file(const std::string& path) : path_(path) {
+    if (path.empty() || path == "-") return;
     std::error_code unknown;
-    const auto kind = std::filesystem::status(path, unknown).type();
-    if (path == "-") {
-      later_ = text;
-    } else if (kind != std::filesystem::file_type::regular && std::filesystem::exists(path, unknown)) {
-      write_text(path, text);  // a device or a pipe has no place beside it
-    } else {
-      file_ = must(fp8wire::atomic_output::file(path, fp8wire::existing::replace));
-      write_text(file_.path(), text);
+    if (std::filesystem::is_directory(path, unknown)) refuse("{}: is a folder, and a report is a file", path);
+    // A device or a pipe has no place beside it.
+    if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown)) {
+      if (::access(path.c_str(), W_OK) != 0) refuse("{}: cannot be written: {}", path, std::strerror(errno));
+      return;
     }
+    file_ = must(fp8wire::atomic_output::file(path, fp8wire::existing::replace));
+    write_text(file_.path(), "", path);
+  }
+  report_file(const std::string& path, std::string_view text) : report_file(path) { write(text); }
+
+  void write(std::string_view text) {
+    if (path_ == "-") later_ = text;
+    else if (!path_.empty()) write_text(file_.path().empty() ? path_ : file_.path(), text, path_);
   }
   /// Standard output gets its report here too, since what was printed cannot be taken back.
   void commit() {
@@ -64,6 +79,7 @@ class report_file {
   }
 
  private:
+  std::string path_;
   fp8wire::atomic_output file_;
   std::string later_;
 };

@@ -115,8 +115,7 @@ inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, 
     one.who = number;
     one.version = receiver.serving();
     one.load_seconds = store.take_seconds();
-    one.lost_peer = why.code == fp8wire::errc::peer_lost || why.code == fp8wire::errc::timeout;
-    if (why) one.say(why.message());
+    if (why) one.say(why);
     send(pipe, one);
   };
   for (;;) {
@@ -127,7 +126,7 @@ inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, 
         if (!settings.dump_folder.empty())
           if (fp8wire::error failed = dump_served(engine, rank, receiver.serving(), agreed.tensors, store, parts, image,
                                                   chosen, dump, settings))
-            return failed;
+            return tell(report::kind::refused, failed), failed;
         tell(report::kind::serving, {});
         break;
       case fp8wire::engine_event::aborted: tell(report::kind::refused, receiver.failure()); break;

@@ -130,7 +130,8 @@ class fp8_parameters {
     for (std::size_t i = 0; i < parameters_.size() && chosen_->refuse_nonfinite; ++i)
       if (nonfinite[i] >= 0)
         return fp8wire::make_error(fp8wire::errc::nonfinite, name(parameters_[i]),
-                                   "holds NaN or Inf, first at element " + std::to_string(nonfinite[i]));
+                                   "holds NaN or Inf, first at element " + std::to_string(nonfinite[i]),
+                                   fp8wire::condition::c9_scale_sanity);
     return {};
   }
   /// The leader, after everybody's first pass: the maximum of all amaxes, and scales of all blocks.

@@ -40,6 +40,9 @@ inline loaded_checkpoint load(const std::string& path, const format_options& opt
     any = any || one.quantized;
     loaded.tensors.push_back(std::move(one));
   }
+  for (const std::string& warning : select.useless_patterns(loaded.files.tensors()))
+    complain("fp8-refit", "warning", warning);
+  if (!any) select.expect_only_matches();
   if (!any) refuse("{}: no tensor of it becomes FP8; --model all-2d takes every matrix", path);
   return loaded;
 }

@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <string_view>
+#include <string>
 
+#include <fp8wire/core/error.hpp>
 #include <fp8wire/model/masters.hpp>
 #include <fp8wire/quant/shard/refresh.hpp>
 
@@ -29,7 +30,13 @@ struct report {
   bool lost_peer = false;  // the reason is that somebody else is gone
   char text[3072] = {};
 
-  void say(std::string_view message) noexcept {
+  void say(const fp8wire::error& why) {
+    lost_peer = why.code == fp8wire::errc::peer_lost || why.code == fp8wire::errc::timeout;
+    std::string message = why.message();
+    if (why.code == fp8wire::errc::nonfinite && why.what.starts_with("holds NaN or Inf"))
+      message.append("; --nonfinite tool lets the preset's own rule decide, --keep '")
+          .append(why.tensor)
+          .append("' leaves the tensor as it is");
     const std::size_t length = message.size() < sizeof(text) - 1 ? message.size() : sizeof(text) - 1;
     std::memcpy(text, message.data(), length);
     text[length] = '\0';

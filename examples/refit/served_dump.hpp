@@ -2,7 +2,12 @@
 /// What an engine serves, as the file that fp8-convert would have written.
 #ifndef FP8WIRE_EXAMPLES_REFIT_SERVED_DUMP_HPP
 #define FP8WIRE_EXAMPLES_REFIT_SERVED_DUMP_HPP
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -11,6 +16,7 @@
 #include <fp8wire/io/safetensors_writer.hpp>
 #include <fp8wire/wire/manifest.hpp>
 
+#include "../common/program.hpp"
 #include "update_source.hpp"
 
 namespace programs {
@@ -35,10 +41,15 @@ template <class Fill> fp8wire::error write_dump(int engine, fp8wire::u64 version
   const fp8wire::safetensors_header& header = layout->header;
   const fp8wire::i64 data_bytes = header.tensors.empty() ? 0 : header.tensors.back().end;
 
+  // Nobody asked for the temporary: errors are about the file.
+  const auto about_target = [&](fp8wire::error why) {
+    if (why) why.tensor = path;
+    return why;
+  };
   auto target = fp8wire::atomic_output::file(path, fp8wire::existing::replace);
-  if (!target) return target.error();
+  if (!target) return about_target(target.error());
   auto file = fp8wire::mapped_output::create(target->path(), header.data_begin + data_bytes);
-  if (!file) return file.error();
+  if (!file) return about_target(file.error());
   std::memcpy(file->bytes().data(), layout->head.data(), layout->head.size());
   std::vector<std::span<std::byte>> places(tensors.entries().size());
   for (const fp8wire::safetensors_entry& one : header.tensors)
@@ -51,8 +62,48 @@ template <class Fill> fp8wire::error write_dump(int engine, fp8wire::u64 version
       return wrong;
   }
   *file = fp8wire::mapped_output();
-  return target->commit();
+  return about_target(target->commit());
 }
+
+/// --dump DIR, made if it is not there. What dead engines left half-written in it goes at the beginning and at the end,
+/// and so does a folder that was made for nothing.
+class dump_folder {
+ public:
+  explicit dump_folder(std::string folder) : folder_(std::move(folder)) {
+    if (folder_.empty()) return;
+    made_ = ::mkdir(folder_.c_str(), 0777) == 0;
+    if (!made_ && errno != EEXIST) refuse("{}: cannot make the folder: {}", folder_, std::strerror(errno));
+    struct stat status{};
+    if (::stat(folder_.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) refuse("{}: is no folder", folder_);
+    if (::access(folder_.c_str(), W_OK | X_OK) != 0)
+      refuse("{}: nothing can be written there: {}", folder_, std::strerror(errno));
+    sweep();
+  }
+  dump_folder(const dump_folder&) = delete;
+  dump_folder& operator=(const dump_folder&) = delete;
+  ~dump_folder() {
+    if (folder_.empty()) return;
+    sweep();
+    if (made_) ::rmdir(folder_.c_str());  // fails where there are dumps
+  }
+
+ private:
+  void sweep() const {
+    namespace fs = std::filesystem;
+    std::error_code failed;
+    std::vector<fs::path> found;
+    for (fs::directory_iterator at(folder_, failed); !failed && at != fs::directory_iterator(); at.increment(failed)) {
+      const std::string name = at->path().filename().string();
+      const std::size_t digits = name.rfind(".tmp-");
+      if (name.starts_with(".engine") && digits != name.npos &&
+          fp8wire::detail::is_left_over(at->path().string(), std::string_view(name).substr(digits + 5)))
+        found.push_back(at->path());
+    }
+    for (const fs::path& path : found) fs::remove(path, failed);
+  }
+  std::string folder_;
+  bool made_ = false;
+};
 
 }  // namespace programs
 #endif

@@ -94,7 +94,8 @@ class table_backend : public fp8wire::serial_backend {
     for (std::size_t item = 0; item < statuses().size() && setup_.refuse_nonfinite; ++item)
       if (statuses()[item] >= 0)
         return fp8wire::make_error(fp8wire::errc::nonfinite, std::string(setup_.tensors->item_name(item)),
-                                   "holds NaN or Inf, first at element " + std::to_string(statuses()[item]));
+                                   "holds NaN or Inf, first at element " + std::to_string(statuses()[item]),
+                                   fp8wire::condition::c9_scale_sanity);
     return {};
   }
 

@@ -277,7 +277,7 @@ class Refit(support.Case):
 
     def test_shapes_that_mxfp8_cannot_take(self):
         odd = self.save("odd.safetensors", {"a.weight": ("BF16", [4, 40], weights(1, "BF16", [4, 40]))})
-        self.bad(1, ["a.weight", "40", "32"], REFIT, "--recipe", "te-mxfp8", odd)
+        self.bad(1, ["C5 a.weight", "40", "32", "--keep"], REFIT, "--recipe", "te-mxfp8", odd)
 
     def test_wrong_usage(self):
         for arguments, says in (
@@ -294,6 +294,11 @@ class Refit(support.Case):
             (["--fault", "pigeon"], "list-faults"),
             (["--fault", "drop@0"], "rounds"),
             (["--fault", "drop@x"], "ROUND"),
+            (["--seed", "-1"], "-1"),
+            (["--seed", "18446744073709551616"], "18446744073709551616"),
+            (["--buffer-bytes", "-1"], "-1"),
+            (["--dump="], "value"),
+            (["--dump", ""], "empty"),
         ):
             with self.subTest(arguments=arguments):
                 self.bad(2, says, REFIT, *arguments, self.model)
@@ -340,19 +345,96 @@ class Refit(support.Case):
                 ends["whole"] += 1
         self.assertGreater(ends["named"], 0)
 
-    def test_a_stopped_engine_is_named_within_the_timeout(self):
-        big = self.path("big.safetensors")
-        self.good(MAKE, "--size", 12, big)
-        process = subprocess.Popen([REFIT, "--rounds", "1000", "--engines", "2", "--lr", "0",
-                                    "--timeout", "1", str(big)],
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        while len(children(process.pid)) < 3:
-            time.sleep(0.01)
-        time.sleep(0.3)
-        os.kill(children(process.pid)[1], signal.SIGSTOP)
+    def disturbed(self, number, kind, *options, timeout=1):
+        """What is said when child `number` of two engines and a learner gets a signal once version 1 serves."""
+        process = subprocess.Popen([REFIT, "--rounds", "100000", "--engines", "2", "--lr", "0.01", "--timeout",
+                                    str(timeout), *map(str, options), str(self.model)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        began = time.monotonic()
+        os.kill(process.pid if number is None else children(process.pid)[number], kind)
         _, said = process.communicate(timeout=30)
-        self.assertEqual(process.returncode, 1, said)
-        self.assertIn("engine 1", said)
+        self.assertLess(time.monotonic() - began, timeout + 5)
+        return process.returncode, said
+
+    def test_who_is_stopped_is_named_within_the_timeout(self):
+        for number, name in ((1, "engine 1"), (2, "learner")):
+            with self.subTest(name):
+                code, said = self.disturbed(number, signal.SIGSTOP)
+                self.assertEqual(code, 1, said)
+                self.assertRegex(said, f"C[78] .*{name}")
+
+    def test_the_last_word_says_what_each_engine_serves(self):
+        code, said = self.disturbed(1, signal.SIGKILL)
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"C8 engine 1 \(pid [0-9]+\) was killed by signal 9; engine 0 serves version [0-9]+; "
+                               "engine 1 serves nothing")
+        code, said = self.disturbed(2, signal.SIGKILL)
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r"C8 learner \(pid [0-9]+\) was killed by signal 9; engine 0 serves version [0-9]+; "
+                               "engine 1 serves version [0-9]+")
+        # Weights that the second step carries past the largest BF16.
+        largest = self.save("largest.safetensors", {"a.weight": ("BF16", [64, 64], b"\x7f\x7f" * 4096)})
+        for mode, serves in (("staged", "serves version 1"), ("in-place", "serves nothing")):
+            said = self.bad(1, ["C9 a.weight: holds NaN or Inf", "--keep 'a.weight'"], REFIT, "--engines", 2, "--lr",
+                            1, "--rounds", 20, "--commit", mode, "--json", self.path("r.json"), largest).stderr
+            for engine in (0, 1):
+                self.assertRegex(said, f"engine {engine} (serves nothing|{serves})")
+            if mode == "staged":
+                self.assertIn("engine 0 serves version 1; engine 1 serves version 1", said)
+
+    def test_an_interruption_leaves_nothing(self):
+        for kind in (signal.SIGINT, signal.SIGTERM):
+            dumps = self.path("d")
+            code, said = self.disturbed(None, kind, "--dump", dumps, "--plan", self.path("p"), "--json",
+                                        self.path("j"))
+            self.assertEqual((code, said), (-kind, ""))
+            self.assertEqual([name for name in os.listdir(dumps) if name.startswith(".")], [])
+            self.assertEqual(sorted(os.listdir(self.dir)), ["d", "model.safetensors"])
+
+    def test_half_dumps_of_dead_engines_are_removed(self):
+        dumps = self.path("d")
+        dumps.mkdir()
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        (dumps / f".engine7-v1.safetensors.tmp-{gone.pid}").write_bytes(b"half")
+        (dumps / ".engine7-v1.safetensors.tmp-1").write_bytes(b"somebody's")
+        os.utime(dumps / ".engine7-v1.safetensors.tmp-1")
+        self.good(REFIT, "--rounds", 1, "--dump", dumps, self.model)
+        self.assertEqual(self.dumps(), [".engine7-v1.safetensors.tmp-1", "engine0-v1.safetensors"])
+
+    def test_outputs_never_meet_the_checkpoint_or_each_other(self):
+        before = self.model.read_bytes()
+        for option in ("--plan", "--json"):
+            self.bad(2, [option, "written over"], REFIT, option, self.model, self.model)
+        self.bad(2, "one place for two", REFIT, "--json", "-", "--plan", "-", self.model)
+        self.bad(2, "one place for two", REFIT, "--json", self.path("r"), "--plan", self.path("r"), self.model)
+        self.assertEqual(self.model.read_bytes(), before)
+        folder = self.path("folder")
+        self.good(MAKE, "--size", 1, folder)
+        self.bad(2, "--dump", REFIT, "--dump", folder, folder)
+        old = self.path("engine0-v1.safetensors")
+        old.write_bytes(before)
+        self.bad(2, "--dump", REFIT, "--dump", self.dir, old)
+
+    def test_places_for_outputs_are_found_before_anybody_starts(self):
+        file = self.path("file")
+        file.write_bytes(b"")
+        for arguments, says in (
+            (["--plan", "/nowhere/p"], "/nowhere"),
+            (["--json", "/nowhere/p"], "/nowhere"),
+            (["--json", self.dir], "is a folder"),
+            (["--dump", file], "is no folder"),
+            (["--dump", self.path("none/d")], "none/d"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.assertNotIn("version", self.bad(1, says, REFIT, *arguments, self.model).stdout)
+        self.bad(1, "/nowhere", REFIT, "--dump", self.path("d"), "--plan", "/nowhere/p", self.model)
+
+    def test_patterns_that_match_nothing_are_named(self):
+        outcome = run(REFIT, "--only", "zzz", self.model)
+        self.assertEqual(outcome.returncode, 1)
+        self.assertIn("--only 'zzz': no tensor that becomes FP8 matches", outcome.stderr)
 
 
 if __name__ == "__main__":

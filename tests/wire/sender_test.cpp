@@ -205,6 +205,7 @@ TEST_CASE("a weight with NaN or Inf is refused at the end, its first element nam
     bad[4].values[2 * 130 * 32 + 129 * 32 + 9].bits = 0x7FC0;
     const fw::error wrong = w.update(2, bad);
     CHECK(wrong.code == errc::nonfinite);
+    CHECK(wrong.broken == condition::c9_scale_sanity);
     CHECK(wrong.tensor == "l0.experts.weight");
     CHECK(wrong.what == "holds NaN or Inf, first at element " + std::to_string(2 * 130 * 32 + 129 * 32 + 5));
     for (std::size_t side = 0; side < 2; ++side) {

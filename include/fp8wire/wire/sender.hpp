@@ -319,7 +319,8 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
       for (std::size_t item = 0; item < statuses.size(); ++item)
         if (statuses[item] >= 0)
           return make_error(errc::nonfinite, std::string(tensors_.item_name(item)),
-                            "holds NaN or Inf, first at element " + std::to_string(statuses[item]), condition::none);
+                            "holds NaN or Inf, first at element " + std::to_string(statuses[item]),
+                            condition::c9_scale_sanity);
     }
     encode_finish(version_, backend_.sums(), backend_.statuses(), message_);
     if (error wrong = transport_.broadcast(message_)) return wrong;
