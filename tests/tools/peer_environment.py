@@ -86,11 +86,12 @@ def enter(folder, packages, on_torch):
         [sys.executable, "-m", "venv", "--clear", str(folder)],
         [*pip, *packages],
         [*pip, "--no-deps", *on_torch],
-    ):
+    )[: 3 if on_torch else 2]:
         outcome = subprocess.run(command, capture_output=True, text=True)
         if outcome.returncode != 0:
             return None, f"{command[-1]}: {(outcome.stderr or outcome.stdout).strip()[-300:]}"
-    (torch_lib,) = folder.glob("lib/python3*/site-packages/torch/lib")
-    stand_ins(torch_lib, libraries)
+    if on_torch:
+        (torch_lib,) = folder.glob("lib/python3*/site-packages/torch/lib")
+        stand_ins(torch_lib, libraries)
     ready.write_text(asked)
     return python, variables

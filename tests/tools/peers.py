@@ -4,9 +4,8 @@
 
 usage: peers.py --program QUANTIZE_FILE [--venv FOLDER] [--blocks N] [--small] [--markdown FILE]
 
-The peers (torch, torchao, compressed-tensors, ml_dtypes) are installed from PyPI into their own virtual environment,
-which
-this script then runs itself in. --small takes ml_dtypes alone and fewer numbers, for every day. Exit status: 0 no
+The peers (torch, torchao, compressed-tensors, ml_dtypes) are installed from PyPI into their own virtual environment, in
+which this script then runs itself. --small takes ml_dtypes alone and fewer numbers, for every day. Exit status: 0 no
 unexplained mismatch, 1 mismatches, 77 the packages cannot be had.
 """
 
@@ -16,15 +15,31 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import peer_environment  # noqa: E402
+
 SMALL = ["numpy", "ml_dtypes==0.6.0"]
-FULL = SMALL + ["torch==2.15.0", "torchao==0.18.0", "compressed-tensors==0.20.1"]
+FULL = SMALL + [
+    "transformers==5.23.0",
+    "psutil",
+    "pydantic",
+    "loguru",
+    "sympy",
+    "networkx",
+    "jinja2",
+    "fsspec",
+    "setuptools",
+]
+ON_TORCH = ["torch==2.15.0", "triton==3.9.0", "torchao==0.18.0", "compressed-tensors==0.20.1"]
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", required=True, help="quantize_file, built from tests/tools/quantize_file.cpp")
     parser.add_argument("--venv", help="where the peers live; made if missing (default: beside the program)")
-    parser.add_argument("--blocks", type=int, default=1 << 17, help="random blocks per preset and input type")
+    parser.add_argument(
+        "--blocks", type=int, default=1 << 17, help="random blocks per preset, input type and kind of numbers"
+    )
     parser.add_argument("--small", action="store_true", help="ml_dtypes only")
     parser.add_argument("--markdown", help="write the table there as well")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
@@ -33,22 +48,16 @@ def arguments():
 
 def enter_environment(options):
     """Makes the virtual environment and runs this script again inside it; returns its exit status."""
-    wanted = SMALL if options.small else FULL
     folder = options.venv or os.path.join(
         os.path.dirname(os.path.abspath(options.program)), "peers-small" if options.small else "peers"
     )
-    python = os.path.join(folder, "bin", "python")
-    check = "import importlib.metadata as m\n" + "".join("m.version(%r)\n" % name.split("==")[0] for name in wanted)
-    if not os.path.exists(python) or subprocess.run([python, "-c", check], capture_output=True).returncode != 0:
-        made = subprocess.run([sys.executable, "-m", "venv", folder], capture_output=True, text=True)
-        if made.returncode == 0:
-            made = subprocess.run(
-                [python, "-m", "pip", "install", "--quiet", "--retries", "1", *wanted], capture_output=True, text=True
-            )
-        if made.returncode != 0:
-            print("skipped: the peers cannot be installed from PyPI:", (made.stderr or made.stdout).strip()[-300:])
-            return 77
-    return subprocess.run([python, __file__, *sys.argv[1:], "--inside"]).returncode
+    python, variables = peer_environment.enter(
+        folder, SMALL if options.small else FULL, [] if options.small else ON_TORCH
+    )
+    if python is None:
+        print("skipped: the peers cannot be installed from PyPI:", variables)
+        return 77
+    return subprocess.run([python, __file__, *sys.argv[1:], "--inside"], env=variables).returncode
 
 
 class Ours:
@@ -131,7 +140,7 @@ def main_inside(options):
     ours, table = Ours(options.program), Table()
     import importlib.metadata as metadata
 
-    names = [name.split("==")[0] for name in (SMALL if options.small else FULL)]
+    names = [name.split("==")[0] for name in (SMALL if options.small else SMALL + ON_TORCH)]
     versions = ["%s %s" % (name, metadata.version(name)) for name in names]
     print("versions:", ", ".join(versions))
     print("%-32s %-44s %-22s %12s %8s %8s" % ("preset", "peer", "data", "compared", "scales", "codes"))
@@ -171,8 +180,9 @@ def with_torch(ours, table, blocks):
         )
 
     # ---- data: one block a row
-    def random_blocks(kind, width, dtype):
-        count = max(1024, blocks * 32 // width) if kind != "edges" else 0
+    most = 1 << 24  # elements at once
+
+    def random_blocks(kind, width, dtype, count):
         if kind == "gaussian":
             return (torch.randn(count, width) * 0.02).to(dtype)
         if kind == "all magnitudes":
@@ -237,50 +247,63 @@ def with_torch(ours, table, blocks):
         for dtype in dtypes:
             tag = {torch.bfloat16: "bf16", f32: "f32", torch.float16: "f16"}[dtype]
             for kind in kinds or ("gaussian", "all magnitudes", "edges", "Inf and NaN"):
-                if shape:
-                    x = (torch.randn(*shape) * 0.02).to(dtype)
-                elif kind == "Inf and NaN":
-                    x = nonfinite_blocks(width, dtype)
-                else:
-                    x = random_blocks(kind, width, dtype)
-                if preset.startswith("nemo-block") and not shape:
-                    x.view(-1)[-1] = 0  # it pads ragged blocks with the last element; that has a row of its own below
-                codes, scales = peer(x.clone())
-                codes = codes.contiguous().view(torch.uint8).numpy().reshape(-1)
-                scales = scales.contiguous()
-                scales = scales.view({np.uint32: torch.int32, np.uint16: torch.int16, np.uint8: torch.uint8}[stored])
-                scales = scales.numpy().view(stored).reshape(-1)
-                # Each row is a matrix row whose blocks end with it: one long row of ragged blocks.
-                rows, cols = shape if shape else (1, x.numel())
-                raw = x.contiguous().view(torch.int32 if dtype == f32 else torch.int16).numpy().tobytes()
-                out = ours.run([preset, scale, "-", "-", tag, rows, cols], raw)
-                mine_codes = np.frombuffer(out[: x.numel()], np.uint8)
-                mine_scales = np.frombuffer(out[x.numel() :], stored)
-                assert len(mine_scales) == len(scales), (preset, len(mine_scales), len(scales))
-                # NaN has no sign here, and one payload.
-                canonical = lambda c: np.where((c & 0x7F) == 0x7F, 0x7F, c)
-                if stored == np.uint32:
-                    nan = lambda s: np.where((s & 0x7FFFFFFF) > 0x7F800000, 0x7FC00000, s)
-                    scales, mine_scales = nan(scales), nan(mine_scales)
-                if stored == np.uint16:
-                    nan = lambda s: np.where((s & 0x7FFF) > 0x7F80, 0x7FC0, s)
-                    scales, mine_scales = nan(scales), nan(mine_scales)
-                wrong_scales = scales != mine_scales
-                wrong_codes = canonical(codes) != canonical(mine_codes)
-                note = ""
-                if (wrong_scales.any() or wrong_codes.any()) and explained and not shape:
-                    by_row = wrong_scales | wrong_codes.reshape(len(x), -1).any(axis=1)
-                    note = explained(x[torch.from_numpy(by_row)])
+                compared, wrong, notes = 0, [0, 0], set()
+                left = blocks if kind in ("gaussian", "all magnitudes") and not shape else 1
+                while left > 0:
+                    count = min(left, most // width)
+                    left -= count
+                    if shape:
+                        x = (torch.randn(*shape) * 0.02).to(dtype)
+                    elif kind == "Inf and NaN":
+                        x = nonfinite_blocks(width, dtype)
+                    else:
+                        x = random_blocks(kind, width, dtype, count)
+                    scales, codes, note = difference(preset, scale, peer, x, shape, explained, stored)
+                    compared += x.numel()
+                    wrong[0] += scales
+                    wrong[1] += codes
+                    if scales or codes:
+                        notes.add(note)
+                # One mismatch without an explanation is enough to fail.
                 where = "%s %s" % (tag, "x".join(map(str, shape)) if shape else kind)
-                table.add(
-                    preset + ("" if scale == "-" else " (%s)" % scale),
-                    peer_name,
-                    where,
-                    x.numel(),
-                    int(wrong_scales.sum()),
-                    int(wrong_codes.sum()),
-                    note,
-                )
+                name = preset + ("" if scale == "-" else " (%s)" % scale)
+                table.add(name, peer_name, where, compared, *wrong, "" if "" in notes else " ".join(notes))
+
+    def difference(preset, scale, peer, x, shape, explained, stored):
+        """How many scales and codes differ, and the explanation that was checked on each block."""
+        if preset.startswith("nemo-block") and not shape:
+            x.view(-1)[-1] = 0  # it pads ragged blocks with the last element; that has a row of its own below
+        codes, scales = peer(x.clone())
+        codes = codes.contiguous().view(torch.uint8).numpy().reshape(-1)
+        scales = scales.contiguous()
+        scales = scales.view({np.uint32: torch.int32, np.uint16: torch.int16, np.uint8: torch.uint8}[stored])
+        scales = scales.numpy().view(stored).reshape(-1)
+        # Each row is a matrix row whose blocks end with it: one long row of ragged blocks.
+        rows, cols = shape if shape else (1, x.numel())
+        tag, words = {
+            torch.bfloat16: ("bf16", torch.int16),
+            f32: ("f32", torch.int32),
+            torch.float16: ("f16", torch.int16),
+        }[x.dtype]
+        out = ours.run([preset, scale, "-", "-", tag, rows, cols], x.contiguous().view(words).numpy().tobytes())
+        mine_codes = np.frombuffer(out[: x.numel()], np.uint8)
+        mine_scales = np.frombuffer(out[x.numel() :], stored)
+        assert len(mine_scales) == len(scales), (preset, len(mine_scales), len(scales))
+        # NaN has no sign here, and one payload.
+        canonical = lambda c: np.where((c & 0x7F) == 0x7F, 0x7F, c)
+        if stored == np.uint32:
+            nan = lambda s: np.where((s & 0x7FFFFFFF) > 0x7F800000, 0x7FC00000, s)
+            scales, mine_scales = nan(scales), nan(mine_scales)
+        if stored == np.uint16:
+            nan = lambda s: np.where((s & 0x7FFF) > 0x7F80, 0x7FC0, s)
+            scales, mine_scales = nan(scales), nan(mine_scales)
+        wrong_scales = scales != mine_scales
+        wrong_codes = canonical(codes) != canonical(mine_codes)
+        note = ""
+        if (wrong_scales.any() or wrong_codes.any()) and explained and not shape:
+            by_row = wrong_scales | wrong_codes.reshape(len(x), -1).any(axis=1)
+            note = explained(x[torch.from_numpy(by_row)])
+        return int(wrong_scales.sum()), int(wrong_codes.sum()), note
 
     # ---- explanations that are checked, block by block
     def near_power(quotient, ulps=64):
