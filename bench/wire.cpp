@@ -7,6 +7,7 @@
 #include <fp8wire/wire/engine.hpp>
 #include <fp8wire/wire/host_store.hpp>
 #include <fp8wire/wire/sender.hpp>
+#include <atomic>
 #include <thread>
 
 #include "common.hpp"
@@ -36,7 +37,8 @@ void plan_row(benchmark::State& state, i64 tensors, bool from_names) {
   const manifest small = experts(10000), large = experts(tensors);
   const auto cost = [&](const manifest& of, i64 count) {
     std::vector<double> times;
-    for (int i = 0; i < repetitions(); ++i) times.push_back(seconds([&] {
+    for (int i = 0; i < repetitions(); ++i)
+      times.push_back(seconds([&] {
         if (from_names) benchmark::DoNotOptimize(experts(count).hash());
         else benchmark::DoNotOptimize(scratch.make(of, {}, wire));
       }));
@@ -50,20 +52,43 @@ void plan_row(benchmark::State& state, i64 tensors, bool from_names) {
   }
 }
 
-/// Runs `work` and a memcpy of the same bytes in turn; of_copy is the median of the ratios of their speeds.
+/// The same traffic and nothing else: one thread copies into two slots in turn, another out of them.
+void copy_through_slots(const buffer& from, const buffer& slots, const buffer& to, i64 bytes, i64 slot_bytes) {
+  const i64 count = (bytes + slot_bytes - 1) / slot_bytes;
+  std::atomic<i64> written{0}, read{0};
+  const auto size = [&](i64 i) { return static_cast<std::size_t>(std::min(slot_bytes, bytes - i * slot_bytes)); };
+  std::thread reader([&] {
+    for (i64 i = 0; i < count; ++i) {
+      while (written.load() <= i) std::this_thread::yield();
+      std::memcpy(to.as() + i * slot_bytes, slots.as() + i % 2 * slot_bytes, size(i));
+      read.store(i + 1);
+    }
+  });
+  for (i64 i = 0; i < count; ++i) {
+    while (read.load() + 2 <= i) std::this_thread::yield();
+    std::memcpy(slots.as() + i % 2 * slot_bytes, from.as() + i * slot_bytes, size(i));
+    written.store(i + 1);
+  }
+  reader.join();
+}
+
+/// Runs `work`, a memcpy of the same bytes and, where there is one, a limit in turn; of_copy and of_limit are the
+/// medians of the ratios of their speeds.
 void against_copy(benchmark::State& state, const buffer& from, const buffer& to, i64 bytes,
-                  const std::function<void()>& work) {
-  std::vector<double> ratios, works, copies;
+                  const std::function<void()>& work, const std::function<void()>& limit = {}) {
+  std::vector<double> of_copy, of_limit, works, copies;
   work();
   for (auto _ : state) {
     for (int i = 0; i < repetitions(); ++i) {
       copies.push_back(seconds([&] { std::memcpy(to.as(), from.as(), static_cast<std::size_t>(bytes)); }));
       works.push_back(seconds(work));
-      ratios.push_back(copies.back() / works.back());
+      of_copy.push_back(copies.back() / works.back());
+      if (limit) of_limit.push_back(seconds(limit) / works.back());
     }
     state.SetIterationTime(median(works));
   }
-  state.counters["of_copy"] = median(ratios);
+  state.counters["of_copy"] = median(of_copy);
+  if (limit) state.counters["of_limit"] = median(of_limit);
   state.counters["GB/s"] = static_cast<double>(bytes) / median(works) / 1e9;
   state.counters["copy_GB/s"] = static_cast<double>(bytes) / median(copies) / 1e9;
 }
@@ -74,13 +99,14 @@ manifest kept_model(i64 bytes) {
   return made;
 }
 
-/// Whole updates from a learner to one engine, every check on, over slots of 64 MiB. In one process, two threads.
+/// Whole updates from a learner to one engine, every check on, over two slots of 16 MiB. In one process, two threads.
 void update_row(benchmark::State& state, commit_mode mode) {
   const i64 bytes = input_bytes() >> 22 << 22;
-  buffer from(bytes), to(bytes);
+  constexpr i64 slot_bytes = i64{16} << 20;
+  buffer from(bytes), to(bytes), slots(2 * slot_bytes);
   std::memset(from.as(), 1, static_cast<std::size_t>(bytes));
   const manifest tensors = kept_model(bytes);
-  const plan wire = make_plan(tensors, {}).value();
+  const plan wire = make_plan(tensors, {.capacity_bytes = u64{slot_bytes}}).value();
   const std::string name = "@fp8wire-bench-" + std::to_string(::getpid()) + std::string(name_of(mode));
   auto link = shm_publisher::listen(name, 1).value();
   std::thread engine_thread([&] {
@@ -95,13 +121,16 @@ void update_row(benchmark::State& state, commit_mode mode) {
   {
     sender<wire_type, shm_publisher> learner(tensors, wire, link);
     u64 version = 0;
-    against_copy(state, from, to, bytes, [&] {
-      error wrong = learner.begin(++version);
-      for (std::size_t i = 0; i < tensors.items().size() && !wrong; ++i)
-        wrong = learner.keep(tensors.item_name(i), from.as() + (i << 22), std::size_t{1} << 22, {});
-      if (!wrong) wrong = learner.finish({});
-      if (wrong) std::abort();
-    });
+    against_copy(
+        state, from, to, bytes,
+        [&] {
+          error wrong = learner.begin(++version);
+          for (std::size_t i = 0; i < tensors.items().size() && !wrong; ++i)
+            wrong = learner.keep(tensors.item_name(i), from.as() + (i << 22), std::size_t{1} << 22, {});
+          if (!wrong) wrong = learner.finish({});
+          if (wrong) std::abort();
+        },
+        [&] { copy_through_slots(from, slots, to, bytes, slot_bytes); });
   }
   static_cast<void>(link.broadcast({message_kind::bye, {}}));
   engine_thread.join();

@@ -74,17 +74,25 @@ struct checksum_lanes {
 };
 
 #if defined(__x86_64__)
-/// Copies 64 bytes to a multiple of 16 past the caches: a line that is only written need not be read first.
-inline void copy_streamed(std::byte* to, const std::byte* from) noexcept {
-  using words = long long __attribute__((vector_size(16)));
-  words line[4];
-  __builtin_memcpy(line, from, 64);
-  auto* out = reinterpret_cast<words*>(to);
+using copied_words = long long __attribute__((vector_size(16)));
+inline copied_words load_words(const std::byte* at) noexcept {
+  copied_words words;
+  __builtin_memcpy(&words, at, 16);
+  return words;
+}
+inline void store_streamed(std::byte* to, copied_words words) noexcept {
 #if defined(__clang__)
-  for (int i = 0; i < 4; ++i) __builtin_nontemporal_store(line[i], out + i);
+  __builtin_nontemporal_store(words, reinterpret_cast<copied_words*>(to));
 #else
-  for (int i = 0; i < 4; ++i) __builtin_ia32_movntdq(out + i, line[i]);
+  __builtin_ia32_movntdq(reinterpret_cast<copied_words*>(to), words);
 #endif
+}
+/// Copies 64 bytes to a multiple of 16 past the caches: a line that is only written need not be read first. Four
+/// values and not an array, as in checksum_lanes.
+inline void copy_streamed(std::byte* to, const std::byte* from) noexcept {
+  const copied_words a = load_words(from), b = load_words(from + 16), c = load_words(from + 32),
+                     d = load_words(from + 48);
+  store_streamed(to, a), store_streamed(to + 16, b), store_streamed(to + 32, c), store_streamed(to + 48, d);
 }
 inline void end_streaming() noexcept { __builtin_ia32_sfence(); }
 #else
@@ -96,23 +104,24 @@ inline void end_streaming() noexcept {}
 enum class copying : u8 { none, plain, streamed };
 
 /// Digest of piece number `index`, copied to `to` on the way. Streamed: `to` is a multiple of 16, and end_streaming()
-/// comes after the last piece.
+/// comes after the last piece. A function of its own: where the loop shares its registers, the lanes go to memory.
 template <copying How>
-inline u64 checksum_piece(const std::byte* from, std::byte* to, std::size_t bytes, u64 index) noexcept {
+FP8WIRE_NOINLINE u64 checksum_piece(const std::byte* from, std::byte* to, std::size_t bytes, u64 index) noexcept {
   checksum_lanes lanes(index);
-  std::size_t at = 0;
-  for (; at + 64 <= bytes; at += 64) {
+  const std::byte* const end = from + bytes / 64 * 64;
+  for (; from != end; from += 64) {
     // The hardware looks ahead within a page only; this is the next one. A prefetch past the end does nothing.
-    __builtin_prefetch(from + at + 4096);
-    lanes.stripe(from + at);
-    if constexpr (How == copying::plain) __builtin_memcpy(to + at, from + at, 64);
-    if constexpr (How == copying::streamed) copy_streamed(to + at, from + at);
+    __builtin_prefetch(from + 4096);
+    lanes.stripe(from);
+    if constexpr (How == copying::plain) __builtin_memcpy(to, from, 64);
+    if constexpr (How == copying::streamed) copy_streamed(to, from);
+    if constexpr (How != copying::none) to += 64;
   }
-  if (at < bytes) {
+  if (const std::size_t left = bytes % 64; left != 0) {
     std::byte rest[64] = {};
-    __builtin_memcpy(rest, from + at, bytes - at);
+    __builtin_memcpy(rest, from, left);
     lanes.stripe(rest);
-    if constexpr (How != copying::none) __builtin_memcpy(to + at, rest, bytes - at);
+    if constexpr (How != copying::none) __builtin_memcpy(to, rest, left);
   }
   return lanes.digest(bytes);
 }
