@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "forms_fixture.hpp"
 
 namespace fw = fp8wire;
@@ -34,7 +36,7 @@ struct collector {
   fw::error operator()(const forms::row& one, std::span<const std::byte> bytes) {
     const std::size_t entry = static_cast<std::size_t>(from.tensors.find(one.name));
     const auto& wanted = from.bytes[entry];
-    if (std::vector<std::byte>(bytes.begin(), bytes.end()) == wanted) ++right;
+    if (std::ranges::equal(bytes, wanted)) ++right;
     return {};
   }
 };
