@@ -21,20 +21,6 @@ import peer_environment  # noqa: E402
 import tensors  # noqa: E402
 import tiny_models  # noqa: E402
 
-PACKAGES = [
-    "transformers==5.23.0",
-    "safetensors==0.8.0",
-    "psutil",
-    "pydantic",
-    "loguru",
-    "sympy",
-    "networkx",
-    "jinja2",
-    "fsspec",
-    "setuptools",
-]
-ON_TORCH = ["torch==2.15.0", "torchao==0.18.0", "compressed-tensors==0.20.1", "accelerate==1.15.0"]
-
 # What each column's folder is made with, and how its scales are told to dequantize_file.
 FORMATS = {
     "block": (["--recipe", "vllm-block"], "fp32"),
@@ -278,7 +264,7 @@ def main():
         return inside(programs)
     if shutil.disk_usage(pathlib.Path(sys.argv[3]).parent).free < 4 << 30:
         return report("SKIPPED: torch and the packages on it need 4 GiB of disk, and less is free", 77)
-    python, variables = peer_environment.enter(sys.argv[3], PACKAGES, ON_TORCH)
+    python, variables = peer_environment.with_torch(sys.argv[3])
     if python is None:
         return report("SKIPPED: the readers cannot be had from PyPI: " + variables, 77)
     command = [python, __file__, *programs, sys.argv[3], "--inside"]

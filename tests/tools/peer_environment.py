@@ -6,12 +6,29 @@ asked here, so that stand-ins take their place: every function of theirs answers
 """
 
 import collections
+import fcntl
 import os
 import pathlib
 import subprocess
 import sys
 
 NO_DEVICE = 100  # cudaErrorNoDevice
+
+PACKAGES = [
+    "numpy",
+    "ml_dtypes==0.6.0",
+    "transformers==5.23.0",
+    "safetensors==0.8.0",
+    "psutil",
+    "pydantic",
+    "loguru",
+    "sympy",
+    "networkx",
+    "jinja2",
+    "fsspec",
+    "setuptools",
+]
+ON_TORCH = ["torch==2.15.0", "torchao==0.18.0", "compressed-tensors==0.20.1", "accelerate==1.15.0"]
 
 
 def stand_ins(torch_lib, folder):
@@ -66,6 +83,14 @@ def stand_ins(torch_lib, folder):
             ],
             check=True,
         )
+
+
+def with_torch(folder):
+    """As enter, with everything that the tests ask; they share one folder, and the first of them fills it."""
+    folder = pathlib.Path(folder).resolve()
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return enter(folder, PACKAGES, ON_TORCH)
 
 
 def enter(folder, packages, on_torch):

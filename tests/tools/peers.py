@@ -19,18 +19,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import peer_environment  # noqa: E402
 
 SMALL = ["numpy", "ml_dtypes==0.6.0"]
-FULL = SMALL + [
-    "transformers==5.23.0",
-    "psutil",
-    "pydantic",
-    "loguru",
-    "sympy",
-    "networkx",
-    "jinja2",
-    "fsspec",
-    "setuptools",
-]
-ON_TORCH = ["torch==2.15.0", "triton==3.9.0", "torchao==0.18.0", "compressed-tensors==0.20.1"]
+FULL = peer_environment.PACKAGES
+ON_TORCH = [*peer_environment.ON_TORCH, "triton==3.9.0"]
 
 
 def arguments():

@@ -13,9 +13,11 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import peer_environment  # noqa: E402
+
 ITEM = {"torch.uint8": 1, "torch.bool": 1, "torch.float8_e4m3fn": 1, "torch.bfloat16": 2, "torch.float32": 4,
         "torch.int64": 8}
-TORCH = "torch==2.15.0"
 
 
 def size(dtype, shape):
@@ -174,22 +176,16 @@ def with_torch():
 
 def enter_torch(venv, arguments):
     """Runs this script again where torch is; 77 where it cannot be had."""
-    python = venv / "bin" / "python"
-    check = [python, "-c", "import torch; torch.float8_e4m3fn"]
-    if not python.exists() or subprocess.run(check, capture_output=True).returncode != 0:
-        made = subprocess.run([sys.executable, "-m", "venv", venv], capture_output=True, text=True)
-        if made.returncode == 0:
-            made = subprocess.run([python, "-m", "pip", "install", "--quiet", "--retries", "1", "--timeout", "20",
-                                   "numpy", TORCH], capture_output=True, text=True)
-        if made.returncode != 0:
-            print("SKIPPED: torch cannot be installed from PyPI:", (made.stderr or made.stdout).strip()[-300:])
-            return 77
-    return subprocess.run([python, __file__, *arguments, "--inside"]).returncode
+    python, variables = peer_environment.with_torch(venv)
+    if python is None:
+        print("SKIPPED: torch cannot be had from PyPI:", variables)
+        return 77
+    return subprocess.run([python, __file__, *arguments, "--inside"], env=variables).returncode
 
 
 if __name__ == "__main__":
     if "--torch" in sys.argv and "--inside" not in sys.argv:
-        sys.exit(enter_torch(pathlib.Path(sys.argv[3]).resolve(), sys.argv[1:]))
+        sys.exit(enter_torch(sys.argv[3], sys.argv[1:]))
     with tempfile.TemporaryDirectory() as FOLDER:
         subprocess.run([os.path.abspath(sys.argv[1]), FOLDER], check=True)
         if "--inside" in sys.argv:
