@@ -249,7 +249,7 @@ class Engines(Folder):
         self.assertEqual(two["fmt"], "e5m2")
 
     def test_the_closing_line_says_how_to_serve_or_why_not(self):
-        self.make("qwen3")
+        self.make("qwen3", sizes=tiny_models.WHOLE)
         folder, out = self.path("qwen3"), self.path("out")
         for options, says in (
             ([], f"serve it: vllm serve {out}"),

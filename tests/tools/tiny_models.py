@@ -31,8 +31,8 @@ class Sizes(typing.NamedTuple):
 
 
 RAGGED = Sizes()
-# For readers that derive the block from the scales' shape, which only evenly filled blocks tell.
-WHOLE = Sizes(hidden=256, wide=256, expert=128, mamba_heads=16, mamba_head=8, mamba_state=28)
+# Whole blocks: for readers that derive the block from the scales' shape, and what engines load on one GPU.
+WHOLE = Sizes(hidden=256, wide=256, expert=128, kv_heads=4, mamba_heads=16, mamba_head=8, mamba_state=28)
 
 
 class Model:
