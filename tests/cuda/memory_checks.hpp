@@ -26,12 +26,17 @@ class device_memory {
   void add(const void* data, std::size_t bytes, bool readable, bool writable) {
     ranges_.push_back({static_cast<const u8*>(data), bytes, writable, std::vector<bool>(bytes, readable)});
   }
+  /// Memory of which only the bounds are watched.
+  void bounds_only(const void* data, std::size_t bytes) {
+    ranges_.push_back({static_cast<const u8*>(data), bytes, true, {}});
+  }
   void access(const void* at, std::size_t bytes, bool write) {
     const u8* first = static_cast<const u8*>(at);
     if (reinterpret_cast<std::uintptr_t>(at) % bytes != 0) throw fault("misaligned access to global memory");
     for (range& r : ranges_) {
       if (first < r.data || first + bytes > r.data + r.bytes) continue;
       const auto from = static_cast<std::size_t>(first - r.data);
+      if (r.written.empty()) return;
       if (write && !r.writable) throw fault("store to an input");
       for (std::size_t i = from; i < from + bytes; ++i) {
         if (write) r.written[i] = true;
