@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // fp8-convert: a BF16, FP16 or FP32 checkpoint becomes an FP8 checkpoint.
 #include <chrono>
+#include <filesystem>
 
 #include "common/options.hpp"
 #include "common/report.hpp"
@@ -103,6 +104,10 @@ std::string table_of(const programs::conversion_plan& plan) {
 }
 
 fp8wire::checkpoint_writer open_output(programs::conversion_plan& plan, const settings& chosen) {
+  std::error_code unknown;
+  if (!plan.input.is_folder() &&
+      (chosen.output.ends_with('/') || std::filesystem::is_directory(chosen.output, unknown)))
+    programs::refuse("{}: is a folder, and INPUT {} is a file: OUTPUT must be one too", chosen.output, chosen.input);
   const auto what = chosen.force ? fp8wire::existing::replace : fp8wire::existing::refuse;
   auto opened = plan.input.is_folder()
                     ? fp8wire::checkpoint_writer::folder(chosen.output, what, plan.shards, plan.input)
@@ -114,7 +119,7 @@ fp8wire::checkpoint_writer open_output(programs::conversion_plan& plan, const se
 }
 
 /// Codes that were copied must not get the name of a recipe that did not make them, and no tensor is left out unsaid.
-void expect_weights(const programs::conversion_plan& plan) {
+void expect_weights(const programs::conversion_plan& plan, const settings& chosen) {
   bool quantized = false;
   const fp8wire::checkpoint_tensor* codes = nullptr;
   for (const programs::tensor_plan& tensor : plan.tensors) {
@@ -122,13 +127,28 @@ void expect_weights(const programs::conversion_plan& plan) {
     const fp8wire::dtype type = tensor.in->dtype;
     if (codes == nullptr && (type == fp8wire::dtype::f8_e4m3 || type == fp8wire::dtype::f8_e5m2)) codes = tensor.in;
   }
+  const auto warn = [](const std::string& text) { programs::complain("fp8-convert", "warning", text); };
+  for (const std::string& useless : plan.select.useless_patterns(plan.input.tensors())) warn(useless);
+  if (!quantized) plan.select.expect_only_matches();
   if (!quantized && codes != nullptr)
     programs::refuse("{}: is {} already, and nothing else becomes FP8: convert the checkpoint that it was made of",
                      codes->name, name_of(codes->dtype));
+  if (!quantized && !chosen.format.keep.empty())
+    warn(fmt::format("no tensor becomes FP8: --keep '{}' leaves none", fmt::join(chosen.format.keep, "', '")));
   for (const auto& [shard, name] : plan.input.ignored())
     if (plan.input.find(name) == nullptr)
-      programs::complain("fp8-convert", "warning",
-                         fmt::format("{}: lies in {} and not in the index: it is left out", name, shard));
+      warn(fmt::format("{}: lies in {} and not in the index: it is left out", name, shard));
+  if (!plan.input.is_folder()) return;
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  for (fs::recursive_directory_iterator at(chosen.input, failed); !failed && at != fs::recursive_directory_iterator();
+       at.increment(failed)) {
+    std::error_code unknown;
+    if (!at->is_directory(unknown)) continue;
+    if (at->path().filename().string().starts_with('.')) at.disable_recursion_pending();
+    else if (at->is_symlink(unknown))
+      warn(fmt::format("{}: is a link to a folder: it is left out", at->path().string()));
+  }
 }
 
 int convert(const settings& chosen) {
@@ -141,12 +161,13 @@ int convert(const settings& chosen) {
 
   programs::expect_apart_from("--json", chosen.report, chosen.input);
   programs::conversion_plan plan = programs::plan_conversion(chosen.input, chosen.output, chosen.format);
-  expect_weights(plan);
+  expect_weights(plan, chosen);
   if (chosen.dry_run) {
     if (chosen.report != "-") programs::print(table_of(plan));
     programs::report_file(chosen.report, json::write(report_of(plan, false, seconds()))).commit();
     return programs::done;
   }
+  programs::expect_no_interruption();  // before there are threads that a signal could end the program through
   programs::workers threads(chosen.threads);
   fp8wire::checkpoint_writer output = open_output(plan, chosen);
   programs::fill(plan, output, !chosen.report.empty(), threads);
@@ -159,7 +180,12 @@ int convert(const settings& chosen) {
   programs::report_file report;
   if (!chosen.report.empty())
     report = programs::report_file(chosen.report, json::write(report_of(plan, true, seconds())));
-  must(output.commit());
+  programs::expect_no_interruption();
+  fp8wire::error late = output.commit();
+  std::error_code unknown;
+  if (late && !chosen.force && std::filesystem::exists(chosen.output, unknown))
+    programs::refuse("{}; --force replaces it", late.message());
+  must(late);
   report.commit();
   programs::say(programs::closing_line(plan, chosen.output, chosen.verify, seconds()) + "\n");
   return programs::done;

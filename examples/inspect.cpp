@@ -21,7 +21,36 @@ struct settings {
   int threads = programs::workers::available();
 };
 
+/// A page or a report over what it tells of would destroy that.
+void expect_apart(const settings& chosen) {
+  programs::expect_two_places("--json", chosen.report, "--html", chosen.html);
+  for (const std::string* input : {&chosen.first, &chosen.second, &chosen.original, &chosen.config}) {
+    if (input->empty()) continue;
+    programs::expect_apart_from("--json", chosen.report, *input);
+    programs::expect_apart_from("--html", chosen.html, *input);
+  }
+}
+
+/// What compared nothing must not look like what found no difference.
+void expect_match(const std::string& pattern, const fp8wire::checkpoint& a, const fp8wire::checkpoint* b) {
+  if (pattern.empty()) return;
+  for (const fp8wire::checkpoint* one : {&a, b})
+    if (one != nullptr)
+      for (const fp8wire::checkpoint_tensor& tensor : one->tensors())
+        if (::fnmatch(pattern.c_str(), tensor.name.c_str(), 0) == 0) return;
+  programs::refuse("--tensor '{}': no tensor matches", pattern);
+}
+
+void expect_measured(const std::string& original, const std::vector<programs::pair_error>& errors) {
+  if (errors.empty()) programs::refuse("--against {}: there are no codes with scales to compare with it", original);
+  for (const programs::pair_error& one : errors)
+    if (one.problem.empty()) return;
+  programs::refuse("--against {}: nothing could be compared; {}: {}", original, errors.front().name,
+                   errors.front().problem);
+}
+
 int inspect(const settings& chosen) {
+  expect_apart(chosen);
   if (!chosen.config.empty()) return programs::check_config(chosen.config, chosen.report);
   if (!chosen.align.empty()) return programs::align(chosen.align, chosen.report);
   if (chosen.first.empty()) programs::misuse("a checkpoint is required (try fp8-inspect --help)");
@@ -33,11 +62,13 @@ int inspect(const settings& chosen) {
   std::string text;
   bool sound = true;
   if (chosen.second.empty()) {
+    expect_match(chosen.pattern, a, nullptr);
     programs::inspection found = programs::inspect_checkpoint(a, chosen.pattern, threads);
     std::vector<programs::pair_error> errors;
     if (!chosen.original.empty()) {
       const fp8wire::checkpoint original = programs::must(fp8wire::checkpoint::open(chosen.original));
       errors = programs::measure_against(found, original, a, threads);
+      expect_measured(chosen.original, errors);
     }
     // Of a part of the tensors nothing could be said about fused parameters.
     if (chosen.pattern.empty()) found.audit = programs::audit_checkpoint(a);
@@ -47,6 +78,7 @@ int inspect(const settings& chosen) {
     sound = found.broken() == 0 && found.audit.disagreements.empty();
   } else {
     const fp8wire::checkpoint b = programs::must(fp8wire::checkpoint::open(chosen.second));
+    expect_match(chosen.pattern, a, &b);
     const programs::comparison found = programs::compare_checkpoints(a, b, chosen.pattern, threads);
     report = programs::report_of(chosen.first, chosen.second, found);
     text = programs::text_of(found);

@@ -114,6 +114,10 @@ int main(int count, char** arguments) {
   app.add_flag("--split-experts", split_experts, "One matrix an expert in place of 3-D tensors");
   app.add_flag("--force", force, "Replace OUTPUT");
   return programs::run(app, count, arguments, [&] {
+    const std::string parent = std::filesystem::absolute(output).parent_path().string();
+    std::error_code unknown;
+    if (std::filesystem::is_directory(parent, unknown))
+      must(fp8wire::check_free_space(parent, megabytes * 1000000));  // before so many shapes are counted
     programs::workers pool(threads);
     qwen3_5::shape shape = shape_for(megabytes * 1000000);
     shape.fused_experts = !split_experts;

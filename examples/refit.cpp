@@ -67,7 +67,8 @@ void add_options(CLI::App& app, options& chosen) {
       ->type_name("S")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
-  app.add_option("--align", chosen.align, "Alignment of tensors in a buffer")->type_name("A")
+  app.add_option("--align", chosen.align, "Alignment of tensors in a buffer")
+      ->type_name("A")
       ->check(whole_number(8, fp8wire::u64{1} << 30))
       ->capture_default_str();
   app.add_option("--timeout", chosen.timeout, "Longest wait for a peer")->type_name("SECONDS")->capture_default_str();
@@ -121,8 +122,7 @@ void check(const options& chosen) {
   expect_two_places("--json", chosen.json, "--plan", chosen.plan);
   expect_apart_from("--dump", chosen.dump, chosen.checkpoint);
   // A checkpoint that is a dump of before.
-  const std::string in_dump =
-      chosen.dump + "/" + std::filesystem::path(chosen.checkpoint).filename().string();
+  const std::string in_dump = chosen.dump + "/" + std::filesystem::path(chosen.checkpoint).filename().string();
   if (!chosen.dump.empty() && ::fnmatch("*/engine[0-9]*-v[0-9]*.safetensors", in_dump.c_str(), 0) == 0)
     expect_apart_from("--dump", in_dump, chosen.checkpoint);
 }
@@ -390,8 +390,7 @@ int refit(const options& asked) {
       states +=
           fmt::format("; engine {} {}", e,
                       serving[e] == 0 ? std::string("serves nothing") : fmt::format("serves version {}", serving[e]));
-    const fp8wire::error apart =
-        fp8wire::check_serving(serving, *std::max_element(serving.begin(), serving.end()));
+    const fp8wire::error apart = fp8wire::check_serving(serving, *std::max_element(serving.begin(), serving.end()));
     if (apart) states += "; " + apart.message();
     const std::string why = !heard.reason.empty() ? heard.reason
                             : !killed.empty()     ? "C8 " + killed

@@ -90,8 +90,7 @@ inline std::string plain(std::string_view text) {
 /// A message on standard error: "fp8-convert: error: layers.0...".
 inline void complain(std::string_view program, std::string_view kind, std::string_view text) {
   const bool colour = colour_on(STDERR_FILENO);
-  say(fmt::format("{}: {}{}:{} {}\n", program, colour ? "\033[1;31m" : "", kind, colour ? "\033[0m" : "",
-                  plain(text)));
+  say(fmt::format("{}: {}{}:{} {}\n", program, colour ? "\033[1;31m" : "", kind, colour ? "\033[0m" : "", plain(text)));
 }
 
 /// Data for standard output, or for the file an option names; "-" is standard output.

@@ -20,8 +20,7 @@ namespace programs {
 inline void write_text(const std::filesystem::path& path, std::string_view text, const std::string& target = {}) {
   std::ofstream file(path, std::ios::binary);
   file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.flush())
-    refuse("{}: cannot be written: {}", target.empty() ? path.string() : target, std::strerror(errno));
+  if (!file.flush()) refuse("{}: cannot be written: {}", target.empty() ? path.string() : target, std::strerror(errno));
 }
 
 /// A report over what it reports on would destroy that.

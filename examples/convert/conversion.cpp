@@ -2,10 +2,13 @@
 #include "conversion.hpp"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 
 #include <fp8wire/io/engine_config.hpp>
+#include <fp8wire/model/fusion.hpp>
 #include <fp8wire/model/ignored_modules.hpp>
+#include <fp8wire/model/tensor_parallel.hpp>
 
 #include "../common/files.hpp"
 #include "../common/metadata.hpp"
@@ -53,8 +56,40 @@ void expect_apart(const std::string& input, const std::string& output) {
          wrong.in_scale ? "scale" : "code", batch, wrong.row, wrong.col, wrong.got, wrong.expected);
 }
 
+/// Why the naming's engine does not load these weights, on one GPU: the arithmetic of the first, and how many follow.
+std::string refused_by_loader(const conversion_plan& plan) {
+  const quantizer& preset = *plan.how.preset;
+  std::map<std::string, std::vector<const tensor_plan*>> fused;
+  for (const tensor_plan& one : plan.tensors) {
+    const std::string whole = fp8wire::fused_with(one.in->name);
+    if (one.choice.what == verdict::quantized && !whole.empty()) fused[whole].push_back(&one);
+  }
+  // The engine's order: the last part may end in half a block.
+  const auto place = [](const tensor_plan* one) {
+    const std::string_view name = one->in->name, module = name.substr(0, name.rfind('.'));
+    const std::string_view part = module.substr(module.rfind('.') + 1);
+    for (const fp8wire::fusion_rule& rule : fp8wire::fusion_rules)
+      if (const std::size_t at = rule.parts.find(part); at != rule.parts.npos) return at;
+    return std::size_t{0};
+  };
+  std::vector<std::string> all;
+  for (auto& [whole, tensors] : fused) {
+    std::stable_sort(tensors.begin(), tensors.end(), [&](const auto* a, const auto* b) { return place(a) < place(b); });
+    std::vector<fp8wire::weight_part> parts;
+    for (const tensor_plan* one : tensors) parts.push_back({one->in->name, one->extents.rows, one->extents.cols});
+    const bool expert = fp8wire::is_expert(whole);
+    const fp8wire::parallelism where{
+        expert ? fp8wire::sharding::gate_up : fp8wire::sharding::column, 1, 1, 0, preset.block_rows, preset.block_cols};
+    for (std::string& reason : fp8wire::legal(fp8wire::reader_of(chosen_naming.id), std::move(parts), where))
+      all.push_back(std::move(reason));
+  }
+  if (all.empty()) return {};
+  return fmt::format("{}{}", plain(all.front()), all.size() == 1 ? "" : fmt::format(", and {} more", all.size() - 1));
+}
+
 /// How an engine takes a folder of that format, or why none does.
-std::string how_to_serve(const quantizer& preset, const std::string& folder) {
+std::string how_to_serve(const conversion_plan& plan, const std::string& folder) {
+  const quantizer& preset = *plan.how.preset;
   const std::string_view names = chosen_naming.id;
   const bool rows_of_32 = preset.microscaling && preset.block_rows == 1;
   if (preset.codes == fp8wire::dtype::f8_e5m2) return "no engine serves it: all of them want E4M3 weights";
@@ -65,9 +100,11 @@ std::string how_to_serve(const quantizer& preset, const std::string& folder) {
   if (names == "modelopt" && !rows_of_32)
     return "TensorRT-LLM takes block scales under this name; --naming vllm makes what vLLM and SGLang serve";
   const bool sglang = names == "sglang" || names == "verl" || names == "slime" || names == "miles";
+  if (const std::string reason = refused_by_loader(plan); !reason.empty())
+    return fmt::format("{} does not load it: {}; --keep leaves such weights as they are",
+                       name_of(fp8wire::reader_of(names)), reason);
   const std::string_view command = sglang ? "python3 -m sglang.launch_server --model-path" : "vllm serve";
-  return fmt::format("serve it: {} {}{}", command, folder,
-                     rows_of_32 ? " (MXFP8 wants a GPU of SM100 or later)" : "");
+  return fmt::format("serve it: {} {}{}", command, folder, rows_of_32 ? " (MXFP8 wants a GPU of SM100 or later)" : "");
 }
 
 }  // namespace
@@ -129,6 +166,7 @@ void fill(conversion_plan& plan, const fp8wire::checkpoint_writer& output, bool 
   progress bar("converting", static_cast<u64>(plan.bytes_in));
   std::vector<u64> aligned;
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    expect_no_interruption();
     tensor_plan& tensor = plan.tensors[i];
     const fp8wire::checkpoint_tensor& in = *tensor.in;
     // The disk reads the next tensor while this one is worked on, and writes the last ones as the kernel sees fit.
@@ -200,6 +238,7 @@ void verify(const conversion_plan& plan, const std::string& path, workers& threa
   }
   std::mutex drawing;
   threads.run(static_cast<i64>(jobs.size()), [&](i64 number) {
+    expect_no_interruption();
     const auto& [tensor, batch] = jobs[static_cast<std::size_t>(number)];
     const fp8wire::checkpoint_tensor &codes = *output.find(tensor->in->name),
                                      &scales = *output.find(tensor->scale_name);
@@ -243,7 +282,7 @@ std::string closing_line(const conversion_plan& plan, const std::string& output,
                        plan.how.layout);
   if (plan.config.is(json::kind::null))
     return text + "; an engine serves it from a folder with config.json: give that folder as INPUT";
-  return text + "; " + how_to_serve(preset, output);
+  return text + "; " + how_to_serve(plan, output);
 }
 
 }  // namespace programs

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "../common/program.hpp"
 #include "../common/report.hpp"
 
 namespace programs {
@@ -129,7 +130,7 @@ std::string audit_text(const audit_report& audit) {
   if (!audit.skipped.empty()) return fmt::format("\nno layer audit: {}", audit.skipped);
   std::string text = fmt::format("\nlayer audit by the rules of {}: {} of {} parameters in FP8, {} disagreements",
                                  audit.family, audit.in_fp8, audit.parameters, audit.disagreements.size());
-  for (const fp8wire::error& problem : audit.disagreements) text += fmt::format("\n  {}", problem.message());
+  for (const fp8wire::error& problem : audit.disagreements) text += fmt::format("\n  {}", plain(problem.message()));
   return text;
 }
 
@@ -210,23 +211,23 @@ std::string text_of(const inspection& found, const std::vector<pair_error>& erro
   std::string text;
   for (std::size_t i = 0; i < found.pairs.size(); ++i) {
     const pair_report& pair = found.pairs[i];
-    text += fmt::format("{}  {} [{}] + {} ({}, {})", pair.name, name_of(pair.codes), fmt::join(pair.shape, ", "),
-                        std::string_view(pair.scale_name).substr(pair.scale_name.rfind('.') + 1),
+    text += fmt::format("{}  {} [{}] + {} ({}, {})", plain(pair.name), name_of(pair.codes), fmt::join(pair.shape, ", "),
+                        plain(std::string_view(pair.scale_name).substr(pair.scale_name.rfind('.') + 1)),
                         pair.encoding.empty() ? std::string(name_of(pair.scale_dtype)) : pair.encoding,
                         pair.block.empty() ? "?" : pair.block);
     if (!errors.empty())
       text += errors[i].problem.empty()
                   ? fmt::format("  {}, max {:.3g}", decibel_text(errors[i].all), errors[i].all.largest)
-                  : fmt::format("  not measured: {}", errors[i].problem);
-    if (!pair.note.empty()) text += fmt::format("\n  note: {}", pair.note);
+                  : fmt::format("  not measured: {}", plain(errors[i].problem));
+    if (!pair.note.empty()) text += fmt::format("\n  note: {}", plain(pair.note));
     if (pair.faults.all() > 0)
       text +=
           fmt::format("\n  suspicious scales: {} zero, {} negative, {} Inf, {} NaN, the first at {}", pair.faults.zero,
                       pair.faults.negative, pair.faults.infinite, pair.faults.nan, pair.faults.first);
-    if (!pair.problem.empty()) text += fmt::format("\n  BROKEN: {}", pair.problem);
+    if (!pair.problem.empty()) text += fmt::format("\n  BROKEN: {}", plain(pair.problem));
     text += "\n";
   }
-  for (const orphan& one : found.orphans) text += fmt::format("{}\n  BROKEN: {}\n", one.name, one.what);
+  for (const orphan& one : found.orphans) text += fmt::format("{}\n  BROKEN: {}\n", plain(one.name), plain(one.what));
   std::map<std::string, int> kinds;
   for (const pair_report& pair : found.pairs)
     ++kinds[fmt::format("{} + {} {}", name_of(pair.codes),
@@ -259,12 +260,12 @@ std::string text_of(const inspection& found, const std::vector<pair_error>& erro
 
 std::string text_of(const comparison& found) {
   std::string text;
-  for (const std::string& name : found.only_a) text += fmt::format("{}: only in A\n", name);
-  for (const std::string& name : found.only_b) text += fmt::format("{}: only in B\n", name);
+  for (const std::string& name : found.only_a) text += fmt::format("{}: only in A\n", plain(name));
+  for (const std::string& name : found.only_b) text += fmt::format("{}: only in B\n", plain(name));
   for (const difference& one : found.differences)
-    text += one.differ == 0 ? fmt::format("{}: {}\n", one.name, one.what)
-                            : fmt::format("{}: {} of {} {} differ, the first at {}, by {:.3g} at most\n", one.name,
-                                          one.differ, one.of, one.what, one.first, one.largest);
+    text += one.differ == 0 ? fmt::format("{}: {}\n", plain(one.name), one.what)
+                            : fmt::format("{}: {} of {} {} differ, the first at {}, by {:.3g} at most\n",
+                                          plain(one.name), one.differ, one.of, one.what, one.first, one.largest);
   text += fmt::format("{} tensors are the same, {} differ, {} only in A, {} only in B\n", found.same,
                       found.differences.size(), found.only_a.size(), found.only_b.size());
   if (!found.grid_a.empty() && !found.grid_b.empty())

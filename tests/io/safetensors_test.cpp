@@ -209,7 +209,7 @@ TEST_CASE("messages name the tensor, the file and both numbers") {
   CHECK(message(R"({"w":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", "1234") ==
         "w: the bytes end behind the end of the data in m.safetensors: got 8, expected 4");
   CHECK(message(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":"F9"}})", "1") ==
-        "w: the dtype is unknown in m.safetensors");
+        "w: the dtype is unknown (F9) in m.safetensors");
   CHECK(message("{}  ", "12") == "m.safetensors: the file's last bytes belong to no tensor: got 14, expected 12");
   CHECK(message("{\"w\":{\"dtype\":}}") ==
         "w: the header is not JSON padded with spaces (Invalid value. at byte 22) in m.safetensors");

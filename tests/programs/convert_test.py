@@ -6,6 +6,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -330,6 +331,33 @@ class Refusals(support.Case):
             self.bad(2, ["--json", "over INPUT"], CONVERT, "--json", self.source, *more, self.source, self.out)
         self.assertEqual(self.source.read_bytes(), before)
 
+    def test_patterns_that_match_nothing_are_named(self):
+        for pattern in ("zzz", "["):
+            self.bad(1, f"--only '{pattern}'", CONVERT, "--only", pattern, "--json", self.path("r"), self.source,
+                     self.out, lines=2)
+        told = self.good(CONVERT, "--keep", "*", self.source, self.out).stderr
+        self.assertIn("no tensor becomes FP8: --keep '*' leaves none", told)
+        told = self.good(CONVERT, "--keep", "zzz", "--force", self.source, self.out).stderr
+        self.assertIn("--keep 'zzz': no tensor matches", told)
+        self.bad(2, "value", CONVERT, "--keep=", self.source, self.out)
+
+    def test_a_folder_for_a_file_is_named(self):
+        self.path("made").mkdir()
+        for folder in ("made", "made/", "new/"):
+            self.bad(1, folder, CONVERT, self.source, f"{self.dir}/{folder}")
+
+    def test_an_interruption_leaves_no_temporary(self):
+        self.good(MAKE, "--size", 200, "--shards", 1, self.path("in"))
+        for kind in (signal.SIGINT, signal.SIGTERM):
+            process = subprocess.Popen([CONVERT, self.path("in"), self.path("out")], stderr=subprocess.DEVNULL)
+            while process.poll() is None and not any(name.startswith(".out") for name in os.listdir(self.dir)):
+                time.sleep(0.001)
+            process.send_signal(kind)
+            self.assertIn(process.wait(), (-kind, 0))
+            if process.returncode == 0:
+                shutil.rmtree(self.path("out"))
+            self.assertEqual(sorted(os.listdir(self.dir)), ["in", "in.safetensors"])
+
     def test_codes_do_not_get_the_name_of_another_recipe(self):
         self.good(CONVERT, self.source, self.out)
         self.bad(1, ["a.weight", "already"], CONVERT, "--recipe", "te-block", self.out, self.path("twice.safetensors"))
@@ -444,6 +472,22 @@ class Folders(support.Case):
         self.good(CONVERT, "--recipe", "te-block", "--force", self.path("in"), out)
         recipes = {tensors.load(shard)[1]["fp8wire.recipe"] for shard in out.glob("*.safetensors")}
         self.assertEqual(recipes, {"te-block"})
+
+    def test_a_link_to_a_folder_is_not_left_out_unsaid(self):
+        os.symlink("extra", self.path("in") / "more")
+        told = self.good(CONVERT, self.path("in"), self.path("out")).stderr
+        self.assertIn("more: is a link to a folder", told)
+
+    def test_the_closing_line_has_the_loaders_arithmetic(self):
+        folder = self.path("llama")
+        folder.mkdir()
+        content = {f"model.layers.0.self_attn.{part}_proj.weight": ("BF16", [rows, 128], bytes(2 * rows * 128))
+                   for part, rows in (("q", 128), ("k", 96), ("v", 96))}
+        tensors.save(folder / "model.safetensors", content)
+        (folder / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
+        told = self.good(CONVERT, folder, self.path("out")).stderr
+        self.assertIn("vllm does not load it: model.layers.0.self_attn.k_proj.weight 96 rows is not a multiple of 128;",
+                      told)
 
     def test_killing_leaves_the_target_whole_and_the_next_run_cleans_up(self):
         out, source = self.path("out"), random.Random(5)

@@ -216,6 +216,30 @@ class Inspect(support.Case):
             check(broken, 1)
         self.bad(1, "nothing.json", INSPECT, "--check-config", self.path("nothing.json"))
 
+    def test_reports_are_not_written_over_inputs_or_each_other(self):
+        data = weights(1, "BF16", [4, 32])
+        a, b = (self.save(f"{name}.safetensors", {"a.weight": ("BF16", [4, 32], data)}) for name in "ab")
+        before = a.read_bytes()
+        for option in ("--json", "--html"):
+            self.bad(2, [option, "over INPUT"], INSPECT, option, a, a)
+            self.bad(2, [option, "over INPUT"], INSPECT, option, b, a, b)
+            self.bad(2, [option, "over INPUT"], INSPECT, option, b, "--against", b, a)
+        self.bad(2, "one place for two", INSPECT, "--json", "-", "--html", "-", a)
+        self.assertEqual(a.read_bytes(), before)
+        self.assertEqual(b.read_bytes(), before)
+
+    def test_what_compares_nothing_is_refused(self):
+        data = weights(1, "BF16", [4, 32])
+        source = self.save("in.safetensors", {"a\x1b.weight": ("BF16", [4, 32], data)})
+        other = self.save("other.safetensors", {"b.weight": ("BF16", [4, 32], data)})
+        out = self.path("out.safetensors")
+        self.good(CONVERT, source, out)
+        self.bad(1, "--tensor 'zzz'", INSPECT, "--tensor", "zzz", out)
+        self.bad(1, "--tensor 'zzz'", INSPECT, "--tensor", "zzz", out, out)
+        self.bad(1, ["--against", "no such tensor"], INSPECT, "--against", other, out)
+        self.bad(1, ["--against", "no codes"], INSPECT, "--against", other, source)
+        self.assertIn("a\\x1b.weight", self.good(INSPECT, "--against", source, out).stdout)
+
     def test_wrong_usage(self):
         self.bad(2, "required", INSPECT)
         self.bad(1, "nothing.safetensors", INSPECT, self.path("nothing.safetensors"))

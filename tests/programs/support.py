@@ -79,12 +79,12 @@ class Case(unittest.TestCase):
         self.assertEqual(outcome.returncode, 0, outcome.stderr)
         return outcome
 
-    def bad(self, code, says, program, *arguments, **options):
-        """The exit code, one line that says every word, and nothing new left in the folder."""
+    def bad(self, code, says, program, *arguments, lines=1, **options):
+        """The exit code, one line (or `lines`) that says every word, and nothing new left in the folder."""
         before = sorted(os.listdir(self.dir))
         outcome = run(program, *arguments, **options)
         self.assertEqual(outcome.returncode, code, outcome.stdout + outcome.stderr)
-        self.assertEqual(len(outcome.stderr.strip().splitlines()), 1, outcome.stderr)
+        self.assertEqual(len(outcome.stderr.strip().splitlines()), lines, outcome.stderr)
         for word in says if isinstance(says, (list, tuple)) else [says]:
             self.assertIn(word, outcome.stderr)
         self.assertEqual(sorted(os.listdir(self.dir)), before)

@@ -57,6 +57,7 @@ class mapped_file {
     // Asked before opening: opening a FIFO would wait for a writer.
     if (!S_ISREG(status.st_mode)) return make_error(errc::bad_file, path, "is not a regular file");
     mapped_file made;
+    if (::access(path.c_str(), R_OK) != 0) return detail::system_error(path, "cannot open", errno);
     if (status.st_size == 0) return made;
     auto region = detail::map_file(path, boost::interprocess::read_only);
     if (!region) return region.error();

@@ -21,6 +21,8 @@ class safetensors_events {
   using fault = safetensors_fault;
   explicit safetensors_events(safetensors_header& header) : header_(header) {}
   fault found() const noexcept { return found_; }
+  /// What the message quotes, or empty.
+  const std::string& quoted() const noexcept { return quoted_; }
   /// The tensor that was being read, or empty.
   std::string_view tensor() const noexcept {
     const bool inside = place_ == place::root ? !in_metadata_ : place_ != place::file && place_ != place::metadata;
@@ -55,7 +57,7 @@ class safetensors_events {
         return true;
       case place::entry:
         if (field_ == dtype_field)
-          return (kind == json_kind::string && parse_dtype(text, entry().dtype)) || fail(fault::unknown_dtype);
+          return (kind == json_kind::string && parse_dtype(text, entry().dtype)) || fail_with(text);
         return field_ == 0 || fail(fault_of_field());
       case place::shape:
         if (entry().shape.size() == safetensors_rank_limit) return fail(fault::bad_shape);
@@ -102,6 +104,11 @@ class safetensors_events {
   safetensors_entry& entry() { return header_.tensors.back(); }
   bool enter(place next) { return place_ = next, true; }
   bool fail(fault why) { return found_ = why, false; }
+  /// A dtype that nobody knows, quoted where it could be one.
+  bool fail_with(std::string_view dtype) {
+    if (dtype.size() <= 32) quoted_ = dtype;
+    return fail(fault::unknown_dtype);
+  }
   fault fault_of_field() const {
     return field_ == dtype_field ? fault::unknown_dtype : field_ == shape_field ? fault::bad_shape : fault::bad_offsets;
   }
@@ -114,6 +121,7 @@ class safetensors_events {
 
   safetensors_header& header_;
   fault found_ = fault::none;
+  std::string quoted_;
   place place_ = place::file;
   bool in_metadata_ = false, metadata_seen_ = false;
   unsigned field_ = 0, seen_ = 0;
@@ -170,8 +178,9 @@ inline safetensors_refusal read_safetensors(std::string_view file, safetensors_h
   for (unsigned i = 0; i < 8; ++i) length |= u64{static_cast<u8>(file[i])} << (8 * i);
   constexpr i64 most = safetensors_header_limit;
   if (length > u64{most}) {
-    constexpr u64 largest = ~u64{0} >> 1;
-    return {fault::header_too_large, "", static_cast<i64>((std::min)(length, largest)), most, true, ""};
+    // Above 2^63 only text holds it.
+    if (length > ~u64{0} >> 1) return {fault::header_too_large, "", 0, 0, false, std::to_string(length)};
+    return {fault::header_too_large, "", static_cast<i64>(length), most, true, ""};
   }
   header.data_begin = 8 + static_cast<i64>(length);
   if (header.data_begin > size) return {fault::header_past_end, "", size, header.data_begin, true, ""};
@@ -181,7 +190,7 @@ inline safetensors_refusal read_safetensors(std::string_view file, safetensors_h
   constexpr int depth = 32;  // 3 are the format's, the others belong to fields that it does not know
   safetensors_events events(header);
   const json_end end = read_json<json_numbers::strict>(text, depth, events);
-  if (end.why == json_stop::handler) return {events.found(), std::string(events.tensor()), 0, 0, false, ""};
+  if (end.why == json_stop::handler) return {events.found(), std::string(events.tensor()), 0, 0, false, events.quoted()};
   if (end.why == json_stop::done) {
     if (text.find_first_not_of(' ', end.at) == std::string_view::npos)
       return settle_safetensors(header, size - header.data_begin);
