@@ -190,7 +190,8 @@ inline safetensors_refusal read_safetensors(std::string_view file, safetensors_h
   constexpr int depth = 32;  // 3 are the format's, the others belong to fields that it does not know
   safetensors_events events(header);
   const json_end end = read_json<json_numbers::strict>(text, depth, events);
-  if (end.why == json_stop::handler) return {events.found(), std::string(events.tensor()), 0, 0, false, events.quoted()};
+  if (end.why == json_stop::handler)
+    return {events.found(), std::string(events.tensor()), 0, 0, false, events.quoted()};
   if (end.why == json_stop::done) {
     if (text.find_first_not_of(' ', end.at) == std::string_view::npos)
       return settle_safetensors(header, size - header.data_begin);
