@@ -10,7 +10,6 @@
 #include <cstring>
 #include <memory>
 #include <random>
-#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -80,18 +79,18 @@ class thread_block {
   counters count;
 
   /// Barrier of the block. Answers whether any thread said yes.
-  bool sync(bool yes, const std::source_location& where) {
+  bool sync(bool yes, int line) {
     ++count.barriers;
-    gather(barrier_, static_cast<int>(fibers_.size()), where);
+    gather(barrier_, line);
     barrier_.any = barrier_.any || yes;
     const bool* answer = wait(barrier_, static_cast<int>(fibers_.size()), true);
     return *answer;
   }
   /// One value of every lane of the warp; all lanes meet at the same call.
-  const u64* exchange(u64 value, const std::source_location& where) {
+  const u64* exchange(u64 value, int line) {
     gathering& warp = warps_[static_cast<std::size_t>(current_ / 32)];
     const int lanes = std::min<int>(32, static_cast<int>(fibers_.size()) - current_ / 32 * 32);
-    gather(warp, lanes, where);
+    gather(warp, line);
     warp.given[current_ % 32] = value;
     wait(warp, lanes, false);
     // A copy for each thread: the warp may meet again before this one looks.
@@ -121,15 +120,14 @@ class thread_block {
   struct gathering {
     int arrived = 0;
     bool any = false;
-    unsigned line = 0;
+    int line = 0;
     u64 given[32] = {};
     std::vector<int> here;
   };
-  static void gather(gathering& g, int, const std::source_location& where) {
-    if (g.arrived == 0) g.line = where.line();
-    else if (g.line != where.line())
-      throw fault("threads met at different barriers: lines " + std::to_string(g.line) + " and " +
-                  std::to_string(where.line()));
+  static void gather(gathering& g, int line) {
+    if (g.arrived == 0) g.line = line;
+    else if (g.line != line)
+      throw fault("threads met at different barriers: lines " + std::to_string(g.line) + " and " + std::to_string(line));
   }
   const bool* wait(gathering& g, int all, bool whole_block) {
     fiber& self = fibers_[static_cast<std::size_t>(current_)];
@@ -225,21 +223,21 @@ struct any_context {
   int rank;
   i64 number;
 
-  using place = std::source_location;
+  // __builtin_LINE and not std::source_location, which clang 14 lacks.
   int thread() const { return rank; }
   i64 block() const { return number; }
-  void sync(const place& where = place::current()) { all.sync(false, where); }
-  bool sync_or(bool yes, const place& where = place::current()) { return all.sync(yes, where); }
-  u32 warp_max(u32 value, const place& where = place::current()) {
-    const u64* lanes = all.exchange(value, where);
+  void sync(int line = __builtin_LINE()) { all.sync(false, line); }
+  bool sync_or(bool yes, int line = __builtin_LINE()) { return all.sync(yes, line); }
+  u32 warp_max(u32 value, int line = __builtin_LINE()) {
+    const u64* lanes = all.exchange(value, line);
     return static_cast<u32>(*std::max_element(lanes, lanes + 32));
   }
-  int warp_count(bool yes, const place& where = place::current()) {
-    const u64* lanes = all.exchange(yes ? 1 : 0, where);
+  int warp_count(bool yes, int line = __builtin_LINE()) {
+    const u64* lanes = all.exchange(yes ? 1 : 0, line);
     return static_cast<int>(std::count(lanes, lanes + 32, u64{1}));
   }
-  u64 from_lane(u64 value, int lane, const place& where = place::current()) {
-    return all.exchange(value, where)[lane];
+  u64 from_lane(u64 value, int lane, int line = __builtin_LINE()) {
+    return all.exchange(value, line)[lane];
   }
 
   template <class Value> Value load(const Value* at) {
