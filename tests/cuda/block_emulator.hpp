@@ -127,7 +127,8 @@ class thread_block {
   static void gather(gathering& g, int line) {
     if (g.arrived == 0) g.line = line;
     else if (g.line != line)
-      throw fault("threads met at different barriers: lines " + std::to_string(g.line) + " and " + std::to_string(line));
+      throw fault("threads met at different barriers: lines " + std::to_string(g.line) + " and " +
+                  std::to_string(line));
   }
   const bool* wait(gathering& g, int all, bool whole_block) {
     fiber& self = fibers_[static_cast<std::size_t>(current_)];
