@@ -64,8 +64,8 @@ template <class Layout, class Value> void add_rows(const char* kind, i64 rows, i
     add(name + "/in_place", row(true, true));
 }
 
-/// BF16 weights into a pair of layouts, in turn with quantizing them into canonical form. Counter of_quantize: the median
-/// of the ratios of their speeds.
+/// BF16 weights into a pair of layouts, in turn with quantizing them into canonical form. Counter of_quantize: the
+/// median of the ratios of their speeds.
 template <class Recipe, class Layout> void add_fused(const char* name, i64 rows, i64 cols) {
   add(std::string("layout/quantize_into/").append(name), [=](benchmark::State& state) {
     const i64 batch = std::max<i64>(1, input_bytes() / 8 / (rows * cols));

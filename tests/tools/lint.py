@@ -136,7 +136,8 @@ def includes(tree):
         if is_low and header not in STRING_ALLOWED and (target in BELOW_MODEL or target in costly):
             yield *place, f"<{target}> is too expensive below the model floor"
         third_party = "." in target or "/" in target
-        allowed = house.folder(header) in house.ADAPTERS or (target in INTRINSICS and house.folder(header) == "quant")
+        allowed = house.folder(header) in house.ADAPTERS or (
+            target in INTRINSICS and house.folder(header) in ("detail", "quant"))
         if third_party and not allowed and not target.startswith("fp8wire/"):
             yield *place, f"<{target}>: only io, transport, cuda and interop need more than the standard library"
 

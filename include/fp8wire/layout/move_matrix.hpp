@@ -85,9 +85,11 @@ template <bool Stream> inline void put_line(void* to, const word_line& line) noe
 #if defined(__x86_64__) && defined(__clang__)
   if constexpr (Stream) return __builtin_nontemporal_store(line, static_cast<word_line*>(to));
 #elif defined(__x86_64__)
-  using signed_line = long long __attribute__((vector_size(16)));
-  if constexpr (Stream)
-    return __builtin_ia32_movntdq(static_cast<signed_line*>(to), reinterpret_cast<const signed_line&>(line));
+  if constexpr (Stream) {
+    copied_words words;  // another type of the same bits, and g++ holds them apart
+    __builtin_memcpy(&words, &line, sizeof(words));
+    return __builtin_ia32_movntdq(static_cast<copied_words*>(to), words);
+  }
 #endif
   __builtin_memcpy(to, &line, sizeof(line));
 }
@@ -155,8 +157,8 @@ inline slice move_squares(const From& from, const Value* src, const To& to, Valu
   return moved;
 }
 
-/// Bytes in tiles of 64 x 64: lines of rows become lines of columns, or the other way round. Every line of either side is
-/// touched once, however far apart lines are. Answers the part that is moved; the edges are left.
+/// Bytes in tiles of 64 x 64: lines of rows become lines of columns, or the other way round. Every line of either side
+/// is touched once, however far apart lines are. Answers the part that is moved; the edges are left.
 template <bool Stream, class From, class To>
 inline slice move_tiles(const From& from, const u8* src, const To& to, u8* dst, i64 rows, i64 cols) noexcept {
   constexpr bool along_source = From::col_run > 1;

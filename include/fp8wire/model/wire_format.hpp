@@ -63,8 +63,9 @@ template <any_recipe Recipe, const naming& Naming, class Layout = canonical_layo
   using recipe = Recipe;
   using layout = Layout;
   static constexpr bool microscaling = is_microscaling<Recipe>;
-  /// The dtype that scales are labelled with: E8M0 bytes of MXFP8 travel as the naming says, usually U8. Those of larger
-  /// blocks stand where loaders else find FP32 and copy values: as U8 they would be read as the numbers 0 to 255.
+  /// The dtype that scales are labelled with: E8M0 bytes of MXFP8 travel as the naming says, usually U8. Those of
+  /// larger blocks stand where loaders else find FP32 and copy values: as U8 they would be read as the numbers 0 to
+  /// 255.
   static constexpr dtype scale_dtype() noexcept {
     if constexpr (std::same_as<stored_t<Recipe>, e8m0>) return microscaling ? Naming.mx_dtype : dtype::f8_e8m0;
     else return std::same_as<stored_t<Recipe>, bf16> ? dtype::bf16 : dtype::f32;

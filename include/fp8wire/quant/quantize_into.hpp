@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Weights to codes and scales where an engine's layouts want them, in one pass over memory.
 ///
-/// A panel of block rows is quantized into a scratch that stays in the cache and moved from there to its places, so that
-/// layouts need no kernels of their own. Row-major codes are written where they belong at once.
+/// A panel of block rows is quantized into a scratch that stays in the cache and moved from there to its places, so
+/// that layouts need no kernels of their own. Row-major codes are written where they belong at once.
 #ifndef FP8WIRE_QUANT_QUANTIZE_INTO_HPP
 #define FP8WIRE_QUANT_QUANTIZE_INTO_HPP
 #include <span>
@@ -116,11 +116,11 @@ template <any_recipe Recipe, class Layout> constexpr i64 quantize_scratch_bytes(
   return plan.code_bytes() + plan.scale_bytes();
 }
 
-/// quantize and relayout in one: the bytes are those of quantizing into canonical form and moving that, for every expert
-/// alone and for all of a batch. All padding is written. Scales of packed layouts become E8M0 and are repeated for every
-/// row; one that E8M0 cannot hold is reported, and its bytes are FF.
-/// in, amax_floor, run, NaN and Inf: as quantize. out: shapes as laid_pair::of. scratch: quantize_scratch_bytes, aligned
-/// to 4, used for one panel and one matrix after the other.
+/// quantize and relayout in one: the bytes are those of quantizing into canonical form and moving that, for every
+/// expert alone and for all of a batch. All padding is written. Scales of packed layouts become E8M0 and are repeated
+/// for every row; one that E8M0 cannot hold is reported, and its bytes are FF.
+/// in, amax_floor, run, NaN and Inf: as quantize. out: shapes as laid_pair::of. scratch: quantize_scratch_bytes,
+/// aligned to 4, used for one panel and one matrix after the other.
 /// Expects (checked): shapes agree and are taken by the layouts, the scratch is large enough; that outputs and scratch
 /// overlap nothing is unchecked. Throws precondition_error before any write.
 template <any_recipe Recipe, class Layout, class In, executor Executor = serial>
@@ -185,8 +185,8 @@ laid_status quantize_into(matrix_view<const In> in, laid_pair<Recipe, Layout> ou
   return found;
 }
 
-/// Canonical scales to where a layout wants them, as quantize_into writes them. scratch: as quantize_into's; only packed
-/// layouts use it. Answers the first block whose scale E8M0 cannot hold, batch -1 where there is none.
+/// Canonical scales to where a layout wants them, as quantize_into writes them. scratch: as quantize_into's; only
+/// packed layouts use it. Answers the first block whose scale E8M0 cannot hold, batch -1 where there is none.
 template <any_recipe Recipe, class Layout>
 index3 relayout_scales(const_pair_view<Recipe> pair,
                        laid_out<typename Layout::scales, laid_scale_t<Recipe, Layout>> target,

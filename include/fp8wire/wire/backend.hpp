@@ -23,11 +23,11 @@ struct quantize_job {
 
 /// prepare: once, with the numbers of pieces and items. begin: a new update; sums and statuses are those of no update
 /// yet.
-/// quantize: weights into a slot (template over recipe and input). quantize_into<Recipe, Layout>(job, in, codes, scales,
-/// floor, s) and forward_into<Recipe, Layout>(job, pair, codes, scales, s): the same, and canonical codes and scales, into
-/// a slot's bytes in a pair of layouts; asked for by wire formats that have one only. copy: bytes that are ready into a slot.
-/// seal: everything enqueued so far is on the stream when it returns. collect: waits for the stream; then sums() and
-/// statuses() hold. Expects: collect once an update, after every piece was written.
+/// quantize: weights into a slot (template over recipe and input). quantize_into<Recipe, Layout>(job, in, codes,
+/// scales, floor, s) and forward_into<Recipe, Layout>(job, pair, codes, scales, s): the same, and canonical codes and
+/// scales, into a slot's bytes in a pair of layouts; asked for by wire formats that have one only. copy: bytes that are
+/// ready into a slot. seal: everything enqueued so far is on the stream when it returns. collect: waits for the stream;
+/// then sums() and statuses() hold. Expects: collect once an update, after every piece was written.
 template <class Backend, class Recipe, class Stream>
 concept sender_backend =
     requires(Backend& b, const Backend& c, std::size_t n, const quantize_job& job, matrix_view<const bf16> in,

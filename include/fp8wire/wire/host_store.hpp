@@ -35,8 +35,8 @@ class raw_memory {
 
 }  // namespace detail
 
-/// What a store keeps of an entry: all of it, or of every matrix of batch x rows x cols these rectangles, one stacked on
-/// the other.
+/// What a store keeps of an entry: all of it, or of every matrix of batch x rows x cols these rectangles, one stacked
+/// on the other.
 struct kept_part {
   i64 rows = 0, cols = 0;  // of one matrix
   std::vector<slice> rectangles;  // empty: all of it, rows and cols do not matter

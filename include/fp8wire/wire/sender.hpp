@@ -93,7 +93,8 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
 
   /// Sends canonical codes and scales that are already on this grid (persistent FP8 parameters): bytes are copied, or
   /// moved to where the wire's layout wants them, never made again.
-  /// Errors: as put; bad_scale (C9) where a packed layout cannot hold a scale; wrong_shape (C5) for scales that do not fit the codes.
+  /// Errors: as put; bad_scale (C9) where a packed layout cannot hold a scale; wrong_shape (C5) for scales that do not
+  /// fit the codes.
   error forward(std::string_view weight, const_pair_view<recipe> pair, stream s) {
     u32 item = 0;
     if (error wrong = admit_pair(weight, {pair.codes.batch, pair.codes.rows, pair.codes.cols}, item)) return wrong;
