@@ -10,7 +10,8 @@
 FP8WIRE_ABI_BEGIN
 
 /// What reads a weight: a loader (vllm, sglang, tensorrt_llm), which cuts shards and fused parts, or a kernel, which
-/// multiplies certain shapes only. An engine is one of each.
+/// multiplies certain shapes only. An engine is one of each; te_mxfp8 is a learner's kernel, which quantizes a weight
+/// along its rows and its columns.
 enum class weight_reader : u8 {
   vllm,
   sglang,
@@ -20,7 +21,8 @@ enum class weight_reader : u8 {
   flashinfer_mxfp8_trtllm,
   sm120_mxfp8,
   trtllm_mxfp8_moe,
-  trtllm_fp8_block_moe
+  trtllm_fp8_block_moe,
+  te_mxfp8
 };
 
 namespace detail {
@@ -45,6 +47,7 @@ inline constexpr reader_rules reader_table[] = {
     {"sm120-mxfp8", false, false, true, 32, 32, 0, 1},
     {"trtllm-mxfp8-moe", false, false, true, 128, 128, 0, 1},
     {"trtllm-fp8-block-moe", false, false, true, 128, 128, 0, 128},
+    {"te-mxfp8", false, false, true, 32, 32, 0, 1},
 };
 
 }  // namespace detail
@@ -60,11 +63,26 @@ struct weight_part {
 };
 
 /// Where a weight goes. gate_up: the parts are gate and up of one expert, or one fused [gate; up]; experts: how many
-/// there are, 0 for none.
+/// there are, 0 for none (the rows of a column-parallel weight and the columns of a row-parallel one are then the
+/// experts' intermediate size). skips_block_check: the layer says allow_fp8_block_shape_mismatch to vLLM or
+/// skip_block_quant_check to SGLang; MoE layers and TensorRT-LLM have no such word.
 struct parallelism {
   sharding how = sharding::column;
   i64 tp = 1, ep = 1, experts = 0;
   i64 block_rows = 128, block_cols = 128;
+  bool skips_block_check = false;
+};
+
+/// Heads of a gated delta net, each of so many channels.
+struct gdn_heads {
+  i64 key_dim = 0, key_heads = 0, value_dim = 0, value_heads = 0;
+
+  /// Rows of the in_proj that learners keep in one: query, key, value, z, and b and a of each value head. What cuts it
+  /// by tp is legal(weight_reader::te_mxfp8, {{"in_proj", rows, hidden}}, {sharding::column, tp}).
+  /// Source: SkyRL quantization_utils.py:100-150 of pull request 2072.
+  constexpr i64 in_proj_rows() const noexcept {
+    return 2 * key_dim * key_heads + 2 * value_dim * value_heads + 2 * value_heads;
+  }
 };
 
 namespace detail {
@@ -110,7 +128,8 @@ class reasons {
 /// Every reason why `who` cannot take the weight that `parts` are fused into, or is; empty: it can.
 /// parts: as in the checkpoint, before any sharding, in the engine's order; all have the same columns.
 /// Says what the loaders of mid-2026 check; newer ones pad sub-block shards, which nobody should count on.
-/// Source: vLLM validate_fp8_block_shape and SGLang's form of it; DeepGEMM, FlashInfer and trtllm-gen shape checks.
+/// Source: vLLM validate_fp8_block_shape and SGLang's form of it; DeepGEMM, FlashInfer, trtllm-gen and Transformer
+/// Engine shape checks.
 inline std::vector<std::string> legal(weight_reader who, std::vector<weight_part> parts, const parallelism& where) {
   const detail::reader_rules& rules = detail::reader_table[static_cast<int>(who)];
   detail::reasons found;
@@ -128,9 +147,11 @@ inline std::vector<std::string> legal(weight_reader who, std::vector<weight_part
     found.add(std::to_string(where.experts) + " experts are fewer than ep " + std::to_string(where.ep));
   else if (!rules.uneven_experts) found.divides("all", where.experts, "experts", "ep", where.ep);
 
-  const bool moe = where.how == sharding::gate_up, fused = parts.size() > 1;
-  const i64 row_tp = where.how == sharding::column || moe ? where.tp : 1;
-  const i64 col_tp = where.how == sharding::row ? where.tp : 1;
+  const bool by_rows = where.how == sharding::column || where.how == sharding::gate_up, fused = parts.size() > 1;
+  const bool by_cols = where.how == sharding::row;
+  const bool moe = where.how == sharding::gate_up || (where.experts > 0 && (by_rows || by_cols));
+  const bool checked = !where.skips_block_check || who == weight_reader::tensorrt_llm;
+  const i64 row_tp = by_rows ? where.tp : 1, col_tp = by_cols ? where.tp : 1;
   std::string all;
   i64 rows = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -143,13 +164,21 @@ inline std::vector<std::string> legal(weight_reader who, std::vector<weight_part
     found.divides(part.name, part.rows, "rows", "tp", row_tp);
     found.divides(part.name, part.cols, "columns", "tp", col_tp);
     if (rules.loader) {
-      // Rows: fused and sharded parts; MoE intermediate sizes always.
-      const bool may_be_ragged = rules.last_part_ragged && i + 1 == parts.size();
-      if (row_tp > 1 || moe || (fused && !may_be_ragged))
-        found.multiple(part.name, part.rows, "rows", row_tp, where.block_rows);
-      // Columns: sharded ones; MXFP8 rows hold whole blocks, sharded or not.
-      if (col_tp > 1 || where.block_rows == 1)
-        found.multiple(part.name, part.cols, "columns", col_tp, where.block_cols);
+      bool whole_cols = where.block_rows == 1;  // MXFP8 rows hold whole blocks, whoever cuts them
+      if (moe) {
+        // The intermediate size: rows of one projection, columns of the other, and judged for both at once.
+        const bool both = where.tp > 1 && where.block_cols != where.block_rows;
+        found.multiple(part.name, by_cols ? part.cols : part.rows, by_cols ? "columns" : "rows", where.tp,
+                       where.block_rows);
+        if (both && by_rows) found.multiple(part.name, part.rows, "rows", where.tp, where.block_cols);
+        whole_cols = whole_cols || (both && by_cols);
+      } else if (checked) {
+        const bool may_be_ragged = rules.last_part_ragged && i + 1 == parts.size();
+        if (row_tp > 1 || (fused && !may_be_ragged))
+          found.multiple(part.name, part.rows, "rows", row_tp, where.block_rows);
+        whole_cols = whole_cols || col_tp > 1;
+      }
+      if (whole_cols) found.multiple(part.name, part.cols, "columns", col_tp, where.block_cols);
     }
     found.multiple(part.name, part.rows, "rows", row_tp, rules.part_rows);
   }
