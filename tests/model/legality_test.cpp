@@ -131,8 +131,7 @@ TEST_CASE("every rule of the loaders, with its arithmetic") {
   for (const row_of_rules& one : table) {
     CAPTURE(one.rule);
     CHECK(legal(reader::vllm, one.parts, one.where) == one.vllm);
-    CHECK(legal(reader::tensorrt_llm, one.parts, skipping(one.where)) ==
-          legal(reader::vllm, one.parts, [&] {
+    CHECK(legal(reader::tensorrt_llm, one.parts, skipping(one.where)) == legal(reader::vllm, one.parts, [&] {
             parallelism where = one.where;
             where.skips_block_check = false;
             return where;
@@ -202,8 +201,7 @@ TEST_CASE("a learner's fused in_proj of a gated delta net is cut where every ran
   const std::vector<weight_part> parts = {{"in_proj", heads.in_proj_rows(), 2048}};
   CHECK(legal(reader::te_mxfp8, parts, column(1)).empty());
   CHECK(legal(reader::te_mxfp8, parts, column(2)).empty());
-  CHECK(legal(reader::te_mxfp8, parts, column(4)) ==
-        texts{"in_proj 12352 rows / tp 4 = 3088 is not a multiple of 32"});
+  CHECK(legal(reader::te_mxfp8, parts, column(4)) == texts{"in_proj 12352 rows / tp 4 = 3088 is not a multiple of 32"});
   CHECK(legal(reader::te_mxfp8, parts, column(3)) == texts{"in_proj 12352 rows / tp 3 leaves a remainder of 1"});
   // As one number: 2 kd kh + 2 vd vh + 2 vh is a multiple of 32 tp.
   for (const i64 value_heads : {8, 16, 32, 48, 64})

@@ -186,6 +186,18 @@ class Refit(support.Case):
                     self.assertEqual(served[name], served["off"])
             self.assertNotEqual(served["off"][0], served["off"][1])
 
+    def test_fp8_parameters_reach_the_ranks_of_an_engine(self):
+        model, served = self.parallel_model(), []
+        for options in ([], ["--fp8-param", "on", "--engine-tp", 2], ["--fp8-param", "on", "--engine-tp", 2,
+                                                                     "--learners", 3, "--commit", "in-place"]):
+            self.good(REFIT, "--rounds", 3, "--lr", 0.01, "--buffer-bytes", 30000, "--dump", self.path("d"), *options,
+                      model)
+            served.append([path.read_bytes() for path in sorted(self.path("d").iterdir())])
+        self.assertEqual(len(served[0]), 3)
+        self.assertNotEqual(served[0][0], served[0][2])
+        self.assertEqual(served[1], served[0])
+        self.assertEqual(served[2], served[0])
+
     def test_fp8_parameters_count_what_a_step_changes(self):
         tensors_of = lambda count: [shape for _, shape, _ in small_model().values() if len(shape) == 2][1:count]
         masters = sum(shape[0] * shape[1] for shape in tensors_of(100))
