@@ -46,6 +46,7 @@ $name: $1 passed, $2 failed, $3 skipped in $(($(date +%s) - began)) s"
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export ASAN_OPTIONS=halt_on_error=1
+export LSAN_OPTIONS=suppressions=$PWD/tests/tools/leaks.txt:print_suppressions=0
 
 (command -v g++ && g++ -dumpfullversion && command -v clang++ && clang++ -dumpversion) | tr '\n' ' '
 CXX=g++
