@@ -11,16 +11,21 @@
 #include <string>
 #include <vector>
 
+#include <fp8wire/cuda/compact.cuh>
 #include <fp8wire/cuda/move.cuh>
 #include <fp8wire/cuda/partial.cuh>
 #include <fp8wire/cuda/quantize.cuh>
 #include <fp8wire/layout/swizzle.hpp>
 #include <fp8wire/quant/presets/transformer_engine.hpp>
 #include <fp8wire/quant/rules/quotient.hpp>
+#include <thrust/execution_policy.h>
+#include <thrust/transform.h>
 
-namespace {
+// Not unnamed: its directives would be the whole file's, and Thrust brings another namespace cuda.
+namespace timing {
 
 using namespace fp8wire;
+namespace cuda = fp8wire::cuda;
 using block = presets::te_block::recipe;
 using block_pow2 = presets::te_block_pow2::recipe;
 using row_block = presets::te_row_block::recipe;
@@ -61,6 +66,13 @@ __global__ void cast(const kernel::words<4>* in, u64* out, i64 vectors) {
   }
   c.store(out + at, made);
 }
+
+/// One element of the same cast, for Thrust.
+struct cast_one {
+  __device__ u8 operator()(u16 weight) const {
+    return static_cast<u8>(cuda::context::convert2<e4m3>(float_of(u32{weight} << 16), 0.0f));
+  }
+};
 
 struct row {
   std::string name;
@@ -180,6 +192,10 @@ struct bench {
           reinterpret_cast<const kernel::words<4>*>(weights[i]), reinterpret_cast<u64*>(codes[i]), count / 8);
       return cudaGetLastError();
     });
+    measure("the same cast by thrust::transform", 3, [&](std::size_t i) {
+      thrust::transform(thrust::cuda::par_nosync.on(stream), weights[i], weights[i] + count, codes[i], cast_one{});
+      return cudaGetLastError();
+    });
     quantize<block>("128x128 FP32 scales", 3.0002);
     quantize<block_pow2>("128x128 power-of-two scales", 3.0002);
     quantize<row_block>("1x128 FP32 scales", 3.031);
@@ -210,6 +226,24 @@ struct bench {
       return cuda::compare(view(codes[i]), view(more_codes[i]),
                            dense(reinterpret_cast<u8*>(scales[i]), rows, cols / 8), nullptr, stream);
     });
+    compaction();
+  }
+
+  /// Codes for flags: nearly all are set, the most that a compaction can have to write.
+  void compaction() {
+    constexpr i64 flags = count / 32;  // as many numbers as the scales have room for
+    std::size_t bytes = 0;
+    expect(cuda::compact(nullptr, bytes, codes[0], flags, reinterpret_cast<i64*>(scales[0]), nullptr, stream), "bytes");
+    u8* const temporary = device<u8>(static_cast<i64>(bytes));
+    i64* const total = device<i64>(1);
+    measure(
+        "compaction of flags", 9,
+        [&](std::size_t i) {
+          return cuda::compact(temporary, bytes, codes[i], flags, reinterpret_cast<i64*>(scales[i]), total, stream);
+        },
+        flags);
+    cudaFree(temporary);
+    cudaFree(total);
   }
 };
 
@@ -220,7 +254,7 @@ double bar_of(const std::string& name) {
   return 0;
 }
 
-}  // namespace
+}  // namespace timing
 
 int main(int argc, char** argv) {
   int devices = 0;
@@ -229,6 +263,7 @@ int main(int argc, char** argv) {
     return 77;
   }
   try {
+    using namespace timing;
     cudaDeviceProp gpu;
     expect(cudaGetDeviceProperties(&gpu, 0), "device");
     bench all;

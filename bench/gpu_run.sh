@@ -56,7 +56,8 @@ build_all() {
   "$nvcc" -std=c++20 -O3 -Iinclude -Itests/cuda -gencode "arch=compute_$arch,code=compute_$arch" -ptx \
     -o "$out/kernels.ptx" tests/cuda/kernels.cu & third=$!
   g++ -std=c++20 -O1 -Iinclude -o "$out/run_ptx" tests/cuda/run_ptx.cpp & fourth=$!
-  wait $first && wait $second && wait $third && wait $fourth
+  build compact_test tests/cuda/compact_test.cu & fifth=$!
+  wait $first && wait $second && wait $third && wait $fourth && wait $fifth
 }
 began=$(date +%s)
 printf '\n== build\n'
@@ -64,6 +65,7 @@ build_all || { echo 'FAIL: build'; exit 1; }
 echo "built in $(($(date +%s) - began)) s"
 
 step 90 'bytes: every kernel and wrapper against the library' "$out/device_test"
+step 30 'bytes: compaction against loops on the host' "$out/compact_test"
 # The same cases on the same PTX: where the GPU agrees with the library and the interpreter does too, they agree.
 step 60 'bytes: the interpreter on the PTX that was built' "$out/run_ptx" "$out/kernels.ptx"
 if command -v compute-sanitizer >/dev/null; then

@@ -77,6 +77,15 @@ cudaError_t release(void* data) {
   return cudaSuccess;
 }
 
+struct configuration {
+  dim3 grid, threads;
+  cudaStream_t stream = nullptr;
+};
+configuration& configured() {
+  static configuration last;
+  return last;
+}
+
 void launch(const std::string& name, i64 blocks, int threads, const std::vector<u8>& params) {
   const auto kernel = all().kernels.find(name);
   if (kernel == all().kernels.end()) stop("no PTX of kernel " + name);
@@ -121,9 +130,56 @@ void __cudaRegisterFunction(void**, const char* host, char*, const char* name, i
                             int*) {
   all().names[host] = name;
 }
-cudaError_t __cudaGetKernel(cudaKernel_t*, const void*) { stop("<<<>>> is not for here: cudaLaunchKernel is"); }
-cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, std::size_t, cudaStream_t) { stop("<<<>>>"); }
-unsigned __cudaPopCallConfiguration(dim3*, dim3*, std::size_t*, void*) { stop("<<<>>>"); }
+void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
+
+// What <<<>>> becomes: the configuration is put away, and the stub takes it back.
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub) {
+  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(stub));
+  return cudaSuccess;
+}
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 threads, std::size_t, cudaStream_t stream) {
+  configured() = {grid, threads, stream};
+  return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* threads, std::size_t* shared, void* stream) {
+  *grid = configured().grid;
+  *threads = configured().threads;
+  *shared = 0;
+  *static_cast<cudaStream_t*>(stream) = configured().stream;
+  return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 threads, void** arguments, std::size_t shared,
+                               cudaStream_t stream) {
+  return cudaLaunchKernel(kernel, grid, threads, arguments, shared, stream);
+}
+
+// CUB asks for these before it launches. One block an SM, so that no answer depends on a device.
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int) {
+  switch (what) {
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+    case cudaDevAttrMultiProcessorCount: *value = 1; break;
+    case cudaDevAttrMaxGridDimX: *value = 0x7FFFFFFF; break;
+    default: stop("no such attribute of a device: " + std::to_string(static_cast<int>(what)));
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* made, const void*) {
+  *made = {};
+  made->ptxVersion = made->binaryVersion = 90;
+  return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int, std::size_t,
+                                                                    unsigned) {
+  *blocks = 1;
+  return cudaSuccess;
+}
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
@@ -164,9 +220,10 @@ cudaError_t cudaLaunchKernel(const void* stub, dim3 grid, dim3 threads, void** a
   const std::string name = all().names.at(stub);
   const auto kernel = all().kernels.find(name);
   if (kernel == all().kernels.end()) stop("no PTX of kernel " + name);
-  // One parameter, an aggregate: the launch takes its bytes at once, as the real one does.
-  const auto* first = static_cast<const u8*>(arguments[0]);
-  const std::vector<u8> params(first, first + kernel->second.param_bytes);
+  if (grid.y != 1 || grid.z != 1 || threads.y != 1 || threads.z != 1) stop("a grid of more than one dimension");
+  // The launch takes the parameters' bytes at once, as the real one does.
+  std::vector<u8> params(kernel->second.param_bytes);
+  for (const auto& [at, bytes] : kernel->second.params) std::memcpy(params.data() + at, *arguments++, bytes);
   enqueue(stream, [=] { launch(name, static_cast<i64>(grid.x), static_cast<int>(threads.x), params); });
   return cudaSuccess;
 }

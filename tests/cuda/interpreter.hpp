@@ -29,7 +29,8 @@ enum class op : u8 {
   invert, both, either, differ, left, right, field_insert, permute, funnel_left, count_ones, choose, compare, convert,
   larger_halves, product, product_pair, quotient, absolute_f32, larger_f32, compare_f32, e4m3_pair, e5m2_pair,
   ue8m0_pair, e4m3_values, e5m2_values, half_to_f32, load, store, atomic, branch, finish, barrier, barrier_or,
-  warp_max, ballot, shuffle_from, unpack, pack
+  warp_max, ballot, warp_any, warp_all, warp_barrier, shuffle_from, shuffle_up, shuffle_down, reverse_bits,
+  leading_zeros, nothing, unpack, pack
 };
 enum class relation : u8 { eq, ne, lt, le, gt, ge, equ };
 enum class space : u8 { generic, global, shared, param };
@@ -57,6 +58,7 @@ struct kernel {
   std::unordered_map<std::string, int> slots, labels;
   std::unordered_map<std::string, u64> symbols;  // parameters and shared arrays: their addresses
   std::vector<std::pair<int, u64>> constants;
+  std::vector<std::pair<u64, u64>> params;  // where each begins, and its bytes
   u64 shared_bytes = 0, param_bytes = 0;
   int memories = 0;
 };
@@ -125,8 +127,8 @@ class reader {
     if (!trimmed(part).empty()) parts.push_back(trimmed(part));
     return parts;
   }
-  /// "name[12]" and its alignment, laid out after `end`.
-  static void array(const std::string& declaration, u64& end, std::unordered_map<std::string, u64>& symbols) {
+  /// "name[12]" and its alignment, laid out after `end`. Where it begins.
+  static u64 array(const std::string& declaration, u64& end, std::unordered_map<std::string, u64>& symbols) {
     u64 alignment = 1, bytes = 0;
     std::string name;
     const auto words = split(declaration, ' ');
@@ -135,6 +137,7 @@ class reader {
       else if (words[i].front() != '.' && !words[i].empty()) name = words[i];
       else if (words[i] == ".u64" || words[i] == ".b64") bytes = alignment = 8;
       else if (words[i] == ".u32" || words[i] == ".b32" || words[i] == ".f32") bytes = alignment = 4;
+      else if (words[i] == ".u8" || words[i] == ".b8") bytes = 1;
     }
     if (const auto bracket = name.find('['); bracket != std::string::npos) {
       bytes = std::stoull(name.substr(bracket + 1));
@@ -143,12 +146,14 @@ class reader {
     end = (end + alignment - 1) / alignment * alignment;
     symbols[name] = end;
     end += bytes;
+    return end - bytes;
   }
   static void parameters(kernel& k, const std::string& text) {
     for (std::string one : split(text, ',')) {
       std::replace(one.begin(), one.end(), '\t', ' ');
       std::replace(one.begin(), one.end(), '\n', ' ');
-      array(one, k.param_bytes, k.symbols);
+      const u64 at = array(one, k.param_bytes, k.symbols);
+      k.params.emplace_back(at, k.param_bytes - at);
     }
   }
 
@@ -281,6 +286,8 @@ class reader {
       if (part == "global") i.where = space::global;
       else if (part == "shared") i.where = space::shared;
       else if (part == "param") i.where = space::param;
+      // One block runs after another, so that what it wrote is seen by those after it.
+      else if (part == "relaxed" || part == "gpu" || part == "volatile") continue;
       else if (part == "v2" || part == "v4" || part == "v8") i.vector = static_cast<u8>(part[1] - '0');
       else refuse(i.text);
     }
@@ -335,9 +342,26 @@ class reader {
     }
     if (is("redux.sync.max.u32")) return plain(i, op::warp_max, operands, 3);
     if (is("vote.sync.ballot.b32")) return plain(i, op::ballot, operands, 3);
-    if (is("shfl.sync.idx.b32")) {
+    if (is("vote.sync.any.pred")) return plain(i, op::warp_any, operands, 3);
+    if (is("vote.sync.all.pred")) return plain(i, op::warp_all, operands, 3);
+    if (is("bar.warp.sync")) {
+      if (operands.size() != 1) refuse(i.text);
+      i.code = op::warp_barrier;
+      i.at[2] = operand(operands[0]);
+      return;
+    }
+    if (is("membar.cta") || is("nanosleep.u32")) {
+      i.code = op::nothing;
+      return;
+    }
+    if (is("brev.b32")) return plain(i, op::reverse_bits, operands, 2);
+    if (is("clz.b32")) return plain(i, op::leading_zeros, operands, 2);
+    if (is("shfl.sync.idx.b32") || is("shfl.sync.up.b32") || is("shfl.sync.down.b32")) {
       if (operands.size() != 5) refuse(i.text);
-      i.code = op::shuffle_from;
+      i.code = parts[2] == "up" ? op::shuffle_up : parts[2] == "down" ? op::shuffle_down : op::shuffle_from;
+      i.at[5] = slot("%unused");
+      if (const auto bar = operands[0].find('|'); bar != std::string::npos)
+        i.at[5] = operand(operands[0].substr(bar + 1));
       i.at[0] = operand(operands[0].substr(0, operands[0].find('|')));
       i.at[1] = operand(operands[1]);
       i.at[2] = operand(operands[2]);
@@ -509,12 +533,19 @@ class machine {
     special("%tid.x", tid_);
     special("%ctaid.x", ctaid_);
     special("%laneid", lane_);
-    for (const char* name : {"%tid.y", "%tid.z", "%ctaid.y", "%ctaid.z", "%ntid.x", "%nctaid.x", "%clock64"})
+    special("%lanemask_ge", lanes_from_);
+    special("%ntid.x", ntid_);
+    special("%nctaid.x", nctaid_);
+    special("%nctaid.y", nctaid_y_);
+    // %ctaid.y is 0, as all that nobody wrote.
+    for (const char* name : {"%tid.y", "%tid.z", "%ctaid.z", "%lanemask_lt", "%lanemask_le", "%lanemask_gt",
+                             "%warpid", "%nctaid.z", "%clock64"})
       if (k.slots.find(name) != k.slots.end()) refuse(name);
   }
   counters run(i64 blocks, const void* params, std::size_t bytes) {
     if (bytes < k_.param_bytes) throw fault("the kernel wants more bytes of parameters");
     params_.assign(static_cast<const u8*>(params), static_cast<const u8*>(params) + bytes);
+    blocks_ = static_cast<u64>(blocks);
     for (i64 block = 0; block < blocks; ++block) one_block(block);
     return count_;
   }
@@ -548,6 +579,10 @@ class machine {
       if (tid_ >= 0) values[tid_] = t;
       if (ctaid_ >= 0) values[ctaid_] = static_cast<u64>(block);
       if (lane_ >= 0) values[lane_] = t % 32;
+      if (lanes_from_ >= 0) values[lanes_from_] = cut(~u64{0} << t % 32, 32);
+      if (ntid_ >= 0) values[ntid_] = threads_.size();
+      if (nctaid_ >= 0) values[nctaid_] = blocks_;
+      if (nctaid_y_ >= 0) values[nctaid_y_] = 1;
     }
     for (;;) {
       bool moved = false, all_done = true;
@@ -567,7 +602,13 @@ class machine {
   }
   std::size_t stride() const { return static_cast<std::size_t>(std::max(k_.memories, 1)); }
 
-  static bool is_warp(op code) { return code == op::warp_max || code == op::ballot || code == op::shuffle_from; }
+  static bool is_shuffle(op code) {
+    return code == op::shuffle_from || code == op::shuffle_up || code == op::shuffle_down;
+  }
+  static bool is_warp(op code) {
+    return code == op::warp_max || code == op::ballot || code == op::warp_any || code == op::warp_all ||
+           code == op::warp_barrier || is_shuffle(code);
+  }
   static bool is_barrier(op code) { return code == op::barrier || code == op::barrier_or; }
 
   /// All 32 threads wait at one instruction of a warp: it happens.
@@ -583,19 +624,32 @@ class machine {
     std::array<u64, 32> given{};
     for (std::size_t t = first; t < end; ++t) {
       const u64* v = &values_[t * width_];
-      const std::size_t mask = i.code == op::shuffle_from ? 3 : 2;
+      const std::size_t mask = is_shuffle(i.code) ? 3 : 2;
       if (cut(v[i.at[mask]], 32) != 0xFFFFFFFF) throw fault("a warp meets with less than all lanes: " + i.text);
       if (i.code == op::shuffle_from && cut(v[i.at[4]], 32) != 31)
         refuse("a shuffle within parts of a warp: " + i.text);
       given[t - first] = cut(v[i.at[1]], 32);
       if (i.code == op::warp_max) folded = std::max(folded, given[t - first]);
-      if (i.code == op::ballot) folded |= cut(v[i.at[1]], 1) << (t - first);
+      else folded |= cut(v[i.at[1]], 1) << (t - first);
     }
+    if (i.code == op::warp_any) folded = folded != 0 ? 1 : 0;
+    if (i.code == op::warp_all) folded = folded == 0xFFFFFFFF ? 1 : 0;
+    if (i.code == op::warp_barrier) shadow_.warp_barrier(warp);
     for (std::size_t t = first; t < end; ++t) {
       u64* v = &values_[t * width_];
-      v[i.at[0]] = i.code == op::shuffle_from ? given[v[i.at[2]] % 32] : folded;
       threads_[t].waiting = false;
       ++threads_[t].at;
+      if (i.code == op::warp_barrier) continue;
+      v[i.at[0]] = folded;
+      if (!is_shuffle(i.code)) continue;
+      // A lane that asks beyond the end of its part of the warp gets its own value, and "no".
+      const int lane = static_cast<int>(t - first), by = static_cast<int>(cut(v[i.at[2]], 5));
+      const int clamp = static_cast<int>(v[i.at[4]] & 31), parts = static_cast<int>(v[i.at[4]] >> 8 & 31);
+      const int last = (lane & parts) | (clamp & ~parts);
+      const int from = i.code == op::shuffle_up ? lane - by : i.code == op::shuffle_down ? lane + by : by;
+      const bool inside = i.code == op::shuffle_up ? from >= last : from <= last;
+      v[i.at[0]] = given[static_cast<std::size_t>(inside ? from : lane)];
+      v[i.at[5]] = inside ? 1 : 0;
     }
     return true;
   }
@@ -765,6 +819,13 @@ class machine {
         return set(both << by >> 32);
       }
       case op::count_ones: return set(static_cast<u64>(__builtin_popcountll(cut(x, 32))));
+      case op::reverse_bits: {
+        u64 made = 0;
+        for (int n = 0; n < 32; ++n) made |= (x >> n & 1) << (31 - n);
+        return set(made);
+      }
+      case op::leading_zeros: return set(cut(x, 32) == 0 ? 32 : static_cast<u64>(__builtin_clz(static_cast<u32>(x))));
+      case op::nothing: return;
       case op::choose: return set((a(3) & 1) != 0 ? x : y);
       case op::compare: {
         const i64 p = widen(x, bits), q = widen(y, bits);
@@ -871,7 +932,8 @@ class machine {
   std::vector<request> pending_;
   std::vector<bool> loads_;
   counters count_;
-  int tid_ = -1, ctaid_ = -1, lane_ = -1;
+  u64 blocks_ = 0;
+  int tid_ = -1, ctaid_ = -1, lane_ = -1, lanes_from_ = -1, ntid_ = -1, nctaid_ = -1, nctaid_y_ = -1;
 };
 
 }  // namespace ptx

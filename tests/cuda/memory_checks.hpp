@@ -2,6 +2,7 @@
 // What the emulator and the PTX interpreter both watch: bounds, alignment, bytes nobody wrote, and races.
 #ifndef FP8WIRE_TESTS_CUDA_MEMORY_CHECKS_HPP
 #define FP8WIRE_TESTS_CUDA_MEMORY_CHECKS_HPP
+#include <array>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -60,38 +61,49 @@ class device_memory {
   std::vector<range> ranges_;
 };
 
-/// Who touched each byte of a block's shared memory since the last barrier.
+/// Who touched each byte of a block's shared memory since the last barrier: of the block, or of one's own warp.
 class shared_shadow {
  public:
   void reset(std::size_t bytes) {
     bytes_.assign(bytes, {});
     epoch_ = 1;
+    warps_.fill(1);
   }
   void barrier() { ++epoch_; }
+  void warp_barrier(std::size_t warp) { ++warps_[warp]; }
   std::size_t size() const { return bytes_.size(); }
   void touch(u64 from, std::size_t bytes, int thread, bool write, bool atomic = false) {
     if (from % bytes != 0) throw fault("misaligned access to shared memory");
     if (from + bytes > bytes_.size()) throw fault("access outside of shared memory");
+    const moment now{epoch_, warps_[static_cast<std::size_t>(thread / 32)]};
     for (u64 i = from; i < from + bytes; ++i) {
       byte& b = bytes_[i];
       if ((!write || atomic) && !b.written) throw fault("read of shared memory that nobody wrote");
-      if (b.written_by.others(thread, epoch_) || (!atomic && b.changed_by.others(thread, epoch_)) ||
-          (write && b.read_by.others(thread, epoch_)))
+      if (b.written_by.others(thread, now) || (!atomic && b.changed_by.others(thread, now)) ||
+          (write && b.read_by.others(thread, now)))
         throw fault("race in shared memory");
-      (atomic ? b.changed_by : write ? b.written_by : b.read_by).add(thread, epoch_);
+      (atomic ? b.changed_by : write ? b.written_by : b.read_by).add(thread, now);
       b.written = b.written || write;
     }
   }
 
  private:
+  struct moment {
+    unsigned block = 0, warp = 0;  // barriers so far
+  };
   /// Which thread, if any, since the last barrier.
   struct visitors {
-    int thread = 0;
-    unsigned epoch = 0;
-    bool others(int one, unsigned now) const { return epoch == now && thread != one; }
-    void add(int one, unsigned now) {
-      thread = others(one, now) ? -1 : one;  // more than one: everybody races with one of them
-      epoch = now;
+    int thread = 0, warp = 0;  // -1: more than one
+    moment when;
+    bool others(int one, moment now) const {
+      const bool met = warp == one / 32 && when.warp != now.warp;  // all of them, since then
+      return when.block == now.block && thread != one && !met;
+    }
+    void add(int one, moment now) {
+      const bool another_warp = when.block == now.block && warp != one / 32;
+      thread = another_warp || others(one, now) ? -1 : one;  // more than one: everybody races with one of them
+      warp = another_warp ? -1 : one / 32;
+      when = now;
     }
   };
   struct byte {
@@ -100,6 +112,7 @@ class shared_shadow {
   };
   std::vector<byte> bytes_;
   unsigned epoch_ = 1;
+  std::array<unsigned, 32> warps_{};
 };
 
 }  // namespace checks

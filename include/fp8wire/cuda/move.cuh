@@ -41,7 +41,7 @@ cudaError_t relayout(From from, laid_out<To, Value> to, cudaStream_t stream) noe
 }
 
 /// Enqueues a bit for every code that changed, and a byte for every tile that holds a change (or null): the flags that
-/// cub::DeviceSelect::Flagged compacts tile numbers with. Errors: cudaErrorInvalidValue where shapes disagree.
+/// cuda::compact makes tile numbers of. Errors: cudaErrorInvalidValue where shapes disagree.
 inline cudaError_t compare(matrix_view<const u8> before, matrix_view<const u8> after, matrix_view<u8> changed,
                            u8* changed_tiles, cudaStream_t stream) noexcept {
   if (before.batch != after.batch || before.rows != after.rows || before.cols != after.cols ||
