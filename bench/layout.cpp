@@ -120,6 +120,7 @@ void add_layout() {
   add_rows<block_major_k<128>, u8>("codes", 2048, 4096);
   add_rows<trtllm_fp8_block_w13_codes, u8>("codes", 2048, 4096);
   add_rows<transposed, u8>("codes", 2048, 4096);
+  add_rows<transposed, u8>("square_codes", 4096, 4096);
   add_rows<swizzle_128x4, u8>("scales", 4096, 128);
   add_rows<swizzle_8x4, u8>("scales", 4096, 128);
   add_rows<trtllm_mxfp8_w13_scales, u8>("scales", 4096, 128);

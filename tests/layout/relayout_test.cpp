@@ -192,6 +192,22 @@ TEST_CASE("in place with one matrix of scratch: the bytes of one expert at a tim
   check.operator()<swizzle_128x4>();
 }
 
+TEST_CASE("squares are transposed in place, whatever is left beside the tiles") {
+  for (const i64 extent : {1, 2, 15, 16, 17, 63, 64, 65, 80, 95, 128, 145, 200}) {
+    CAPTURE(extent);
+    const std::vector<u8> in = laid<row_major, u8>(2, extent, extent, 0);
+    std::vector<u8> buffer = in, scratch(static_cast<std::size_t>(extent * extent));
+    buffer.resize(in.size() + 4, 0x5C);
+    const laid_out<row_major, u8> canonical{buffer.data(), 2, extent, extent};
+    const laid_out<transposed, u8> done = relayout_in_place<transposed>(canonical, scratch.data());
+    CHECK(verify_relayout(laid_out<row_major, const u8>{in.data(), 2, extent, extent}, done) == -1);
+    relayout_in_place<row_major>(done, scratch.data());
+    CHECK(std::vector<u8>(buffer.end() - 4, buffer.end()) == std::vector<u8>(4, 0x5C));
+    buffer.resize(in.size());
+    CHECK(buffer == in);
+  }
+}
+
 TEST_CASE("rows in place, in the least scratch there can be, between any two orders of them") {
   const auto check = [&]<class From, class To, class Value>(i64 rows, i64 cols) {
     CAPTURE(From::id);

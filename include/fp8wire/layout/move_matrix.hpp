@@ -232,6 +232,45 @@ inline void permute_rows(const laid_matrix<From>& from, const laid_matrix<To>& t
   }
 }
 
+/// A square of bytes over its diagonal where it lies: tiles change places with those on the other side.
+inline void transpose_in_place(u8* data, i64 extent) noexcept {
+  constexpr i64 tile = tile_extent;
+  alignas(64) u8 above[tile * tile], below[tile * tile];
+  const i64 whole = extent / 16 * 16;
+  const auto read = [&](i64 top, i64 height, i64 left, i64 width, u8* to, i64 ahead) {
+    for (i64 i = 0; i < height; i += 16) {
+      i64 line_at[16];
+      for (i64 k = 0; k < 16; ++k) {
+        line_at[k] = (top + i + k) * extent + left;
+        __builtin_prefetch(data + line_at[k] + ahead);
+      }
+      for (i64 j = 0; j < width; j += 16) transpose_into_tile(data + j, line_at, to + j * tile + i);
+    }
+  };
+  const auto write = [&](const u8* from, i64 top, i64 height, i64 left, i64 width) {
+    for (i64 i = 0; i < height; ++i) copy(data + (top + i) * extent + left, from + i * tile, width);
+  };
+  const auto size_at = [&](i64 at) { return whole - at < tile ? whole - at : tile; };
+  const auto exchange = [&](i64 top, i64 left) {
+    const i64 height = size_at(top), width = size_at(left);
+    read(top, height, left, width, above, tile);
+    if (left != top) {
+      read(left, width, top, height, below, tile * extent);
+      write(below, top, height, left, width);
+    }
+    write(above, left, width, top, height);
+  };
+  for (i64 top = 0; top < whole; top += tile)
+    for (i64 left = top; left < whole; left += tile) exchange(top, left);
+  for (i64 row = 0; row < extent; ++row) {
+    for (i64 col = row < whole ? whole : row + 1; col < extent; ++col) {
+      const u8 kept = data[row * extent + col];
+      data[row * extent + col] = data[col * extent + row];
+      data[col * extent + row] = kept;
+    }
+  }
+}
+
 /// All live elements of a rows x cols matrix; padding on neither side is read or written. `cached`: the target's lines
 /// are in the cache already.
 template <class From, class To, class Value>

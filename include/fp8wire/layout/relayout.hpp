@@ -4,6 +4,7 @@
 #define FP8WIRE_LAYOUT_RELAYOUT_HPP
 #include <fp8wire/layout/laid_out.hpp>
 #include <fp8wire/layout/move_matrix.hpp>
+#include <fp8wire/layout/padded.hpp>
 
 FP8WIRE_ABI_BEGIN
 namespace detail {
@@ -133,6 +134,13 @@ laid_out<To, Value> relayout_in_place(laid_out<From, Value> buffer, Value* scrat
       if constexpr (From::col_run == whole_run && To::col_run == whole_run) {
         if (buffer.rows > 1 && buffer.cols > 0) {
           detail::permute_rows(from, to, data, scratch, buffer.rows, buffer.cols);
+          continue;
+        }
+      }
+      if constexpr (sizeof(Value) == 1 && ((std::same_as<From, row_major> && std::same_as<To, transposed>) ||
+                                           (std::same_as<From, transposed> && std::same_as<To, row_major>))) {
+        if (buffer.rows == buffer.cols) {
+          detail::transpose_in_place(reinterpret_cast<u8*>(data), buffer.rows);
           continue;
         }
       }
