@@ -99,7 +99,7 @@ std::string table_of(const programs::conversion_plan& plan) {
   for (const programs::tensor_plan& tensor : plan.tensors)
     text += fmt::format("{:<9} {:<5} {:<18} {}  ({})\n", name_of(tensor.choice.what), name_of(tensor.in->dtype),
                         fmt::format("[{}]", fmt::join(tensor.in->shape, ", ")), programs::plain(tensor.in->name),
-                        tensor.choice.why);
+                        programs::plain(tensor.choice.why));
   return text;
 }
 

@@ -25,7 +25,9 @@ namespace programs {
 struct format_options {
   std::string recipe = "vllm-block", amax_floor, scale, block, element, naming, layout = "canonical", model = "auto",
               nonfinite = "refuse";
+  std::string rules;
   std::vector<std::string> only, keep;
+  fp8wire::i64 first_layers = 0, last_layers = 0;
   bool via_bf16 = false;
 };
 
@@ -48,6 +50,17 @@ inline void add_format_options(CLI::App& app, format_options& options) {
   app.add_option("--model", options.model, "Family whose rules say which tensors become FP8")
       ->type_name("M")
       ->capture_default_str();
+  app.add_option("--rules", options.rules,
+                 "Rules that come before the family's, one a line: keep PATTERN [why], or quantize PATTERN [why];\n"
+                 "PATTERN is of whole segments of a name without .weight (* one, ** any number, # a number, a|b)")
+      ->type_name("FILE");
+  const CLI::Range layers(0, 1 << 20);
+  app.add_option("--bf16-first-layers", options.first_layers, "Leave the first N layers in their own dtype")
+      ->type_name("N")
+      ->check(layers);
+  app.add_option("--bf16-last-layers", options.last_layers, "Leave the last N layers in their own dtype")
+      ->type_name("N")
+      ->check(layers);
   app.add_option("--only", options.only, "Quantize only tensors that match; repeatable")
       ->type_name("GLOB")
       ->allow_extra_args(false);

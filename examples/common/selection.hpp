@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which tensors of a checkpoint become FP8, and the reason for each: the family's rules, then --keep, then --only.
+/// Which tensors of a checkpoint become FP8, and the reason for each: --rules, the layers that stay in BF16, the
+/// family's rules, then --keep, then --only.
 #ifndef FP8WIRE_EXAMPLES_SELECTION_HPP
 #define FP8WIRE_EXAMPLES_SELECTION_HPP
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <fp8wire/io/json.hpp>
+#include <fp8wire/io/mapped_file.hpp>
 #include <fp8wire/model/eligibility.hpp>
 
 #include "options.hpp"
@@ -28,8 +31,9 @@ class selection {
  public:
   selection() = default;
   /// `config` is config.json, null where there is none: then auto is all-2d. Unknown model types are refused.
-  selection(const format_options& options, const fp8wire::json::value& config)
-      : only_(options.only), keep_(options.keep) {
+  template <class Tensors>
+  selection(const format_options& options, const fp8wire::json::value& config, const Tensors& tensors)
+      : only_(options.only), keep_(options.keep), rules_file_(options.rules) {
     if (!config.is(fp8wire::json::kind::null) && !config.is(fp8wire::json::kind::object))
       refuse("config.json: is no JSON object");
     if (options.model != "auto") {
@@ -41,6 +45,17 @@ class selection {
       if (!known) refuse("config.json: {}; --model says which rules to use", known.error().message());
       rules_ = fp8wire::eligibility(**known);
     }
+    if (!options.rules.empty()) {
+      const fp8wire::mapped_file file = must(fp8wire::mapped_file::open(options.rules));
+      const auto bytes = file.bytes();
+      must(rules_.add_rules({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, options.rules));
+    }
+    if (options.first_layers == 0 && options.last_layers == 0) return;
+    const fp8wire::i64 layers = layers_of(config, tensors);
+    if (layers == 0) refuse("--bf16-first-layers, --bf16-last-layers: no tensor's name has a layer's number");
+    if (rules_.keep_layers(options.first_layers, options.last_layers, layers))
+      refuse("--bf16-first-layers {} and --bf16-last-layers {} are more than the model's {} layers",
+             options.first_layers, options.last_layers, layers);
   }
 
   std::string_view family_name() const { return rules_.family().name; }
@@ -61,6 +76,8 @@ class selection {
     };
     look("--only", only_);
     look("--keep", keep_);
+    for (const std::string& pattern : rules_.useless_rules(tensors))
+      found.push_back(plain(fmt::format("--rules {}: no module matches '{}'", rules_file_, pattern)));
     return found;
   }
 
@@ -75,8 +92,21 @@ class selection {
   }
 
  private:
+  /// As config.json counts them, since a drafting layer may follow the last one; without it as names do.
+  template <class Tensors> static fp8wire::i64 layers_of(const fp8wire::json::value& config, const Tensors& tensors) {
+    fp8wire::i64 layers = 0;
+    const fp8wire::json::value* const text = config.find("text_config");
+    for (const fp8wire::json::value* section : {&config, text})
+      if (const auto* count = section == nullptr ? nullptr : section->find("num_hidden_layers");
+          count != nullptr && count->to_integer(layers) && layers > 0)
+        return layers;
+    for (const auto& one : tensors) layers = (std::max)(layers, fp8wire::layer_of(one.name) + 1);
+    return layers;
+  }
+
   fp8wire::eligibility rules_;
   std::vector<std::string> only_, keep_;
+  std::string rules_file_;
 };
 
 }  // namespace programs

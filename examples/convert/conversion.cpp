@@ -121,7 +121,7 @@ conversion_plan plan_conversion(const std::string& input, const std::string& out
     refuse("{}: is quantized already (quant_method {}): convert the checkpoint that it was made of", input,
            method == nullptr ? "unknown" : method->text());
   }
-  plan.select = selection(options, plan.config);
+  plan.select = selection(options, plan.config, plan.input.tensors());
   for (const fp8wire::checkpoint_shard& shard : plan.input.shards())
     plan.shards.push_back({shard.name, {}, add_metadata(shard.metadata, plan.how)});
   std::vector<fp8wire::decided_weight> decided;

@@ -25,7 +25,7 @@ inline loaded_checkpoint load(const std::string& path, const format_options& opt
   loaded.files = must(fp8wire::checkpoint::open(path));
   fp8wire::json::value config;
   if (!loaded.files.config().empty()) config = must(fp8wire::json::parse(loaded.files.config(), path + "/config.json"));
-  const selection select(options, config);
+  const selection select(options, config, loaded.files.tensors());
   if (!loaded.files.shards().empty()) loaded.metadata = loaded.files.shards().front().metadata;
   bool any = false;
   for (const fp8wire::checkpoint_tensor& tensor : loaded.files.tensors()) {

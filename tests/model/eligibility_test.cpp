@@ -362,6 +362,9 @@ TEST_CASE("rules of the user come first, and a wrong one is named by its line") 
   CHECK(decide("model.layers.0.mlp.up_proj.weight") == decision{verdict::quantized, "llama: MLP"});
   CHECK(rules.decide({"lm_head.weight", dtype::bf16, {256}}).what ==
         verdict::copied);  // no rule makes a vector a matrix
+  const std::vector<fw::tensor_spec> some = {{"lm_head.weight", dtype::bf16, {2, 2}},
+                                             {"model.layers.3.mlp.down_proj.weight", dtype::bf16, {2, 2}}};
+  CHECK(rules.useless_rules(some) == std::vector<std::string>{"**.o_proj"});
   for (const char* wrong : {"keep\n", "drop **.o_proj\n", "keep **.o_proj.weight\n"}) {
     CAPTURE(wrong);
     eligibility fresh;

@@ -341,6 +341,46 @@ class Refusals(support.Case):
         self.assertIn("--keep 'zzz': no tensor matches", told)
         self.bad(2, "value", CONVERT, "--keep=", self.source, self.out)
 
+    def test_rules_and_layers_of_the_user(self):
+        names = [f"model.layers.{layer}.{part}.weight" for layer in range(4) for part in ("mlp.up_proj", "mlp.gate")]
+        source = self.save("model.safetensors",
+                           {name: ("BF16", [8, 32], weights(name, "BF16", [8, 32])) for name in names})
+        rules, report = self.path("rules.txt"), self.path("r.json")
+        rules.write_text("# ours\nquantize **.1.mlp.gate  measured\nkeep **.2.mlp.up_proj\n", encoding="utf-8")
+
+        def why(*options):
+            self.good(CONVERT, "--force", "--verify", "--json", report, *options, source, self.out)
+            rows = {row["name"]: row for row in self.report(report)["tensors"]}
+            return [(rows[name]["action"], rows[name]["why"]) for name in names]
+
+        family = [("quantized", "all-2d: matrix"), ("kept", "all-2d: router")] * 4
+        self.assertEqual(why(), family)
+        first, last = ("kept", "one of the first 1 layers"), ("kept", "one of the last 2 layers")
+        self.assertEqual(why("--bf16-first-layers", 1)[::2], [first] + family[:6:2])
+        self.assertEqual(why("--bf16-first-layers", 1, "--bf16-last-layers", 2)[::2], [first, family[0], last, last])
+        ours = ("kept", f"{rules}: **.2.mlp.up_proj")
+        expected = [*family[:3], ("quantized", f"{rules}: measured"), ours, *family[5:]]
+        self.assertEqual(why("--rules", rules), expected)
+        # The user's rules come first; a rule that quantizes wins over the layers too.
+        rules.write_text("quantize **.0.mlp.up_proj\n", encoding="utf-8")
+        self.assertEqual(why("--rules", rules, "--bf16-first-layers", 2)[:3:2],
+                         [("quantized", f"{rules}: **.0.mlp.up_proj"), ("kept", "one of the first 2 layers")])
+        rules.write_text("keep **.zzz\n", encoding="utf-8")
+        told = self.good(CONVERT, "--force", "--rules", rules, source, self.out).stderr
+        self.assertIn(f"--rules {rules}: no module matches '**.zzz'", told)
+        rules.write_text("keep a.b\nleave c.d\n", encoding="utf-8")
+        self.bad(1, [f"{rules}:2", "keep PATTERN [why]"], CONVERT, "--force", "--rules", rules, source, self.out)
+        self.bad(1, "nowhere.txt", CONVERT, "--force", "--rules", self.path("nowhere.txt"), source, self.out)
+        self.bad(1, ["--bf16-first-layers 3 and --bf16-last-layers 2", "4 layers"], CONVERT, "--force",
+                 "--bf16-first-layers", 3, "--bf16-last-layers", 2, source, self.out)
+        self.bad(1, "no tensor's name has a layer's number", CONVERT, "--force", "--bf16-last-layers", 1, self.source,
+                 self.out)
+        for wrong in ("-1", "x", "1.5"):
+            self.bad(2, "--bf16-first-layers", CONVERT, f"--bf16-first-layers={wrong}", source, self.out)
+        told = self.good(CONVERT, "--help").stdout
+        for option in ("--rules", "--bf16-first-layers", "--bf16-last-layers"):
+            self.assertIn(option, told)
+
     def test_a_folder_for_a_file_is_named(self):
         self.path("made").mkdir()
         for folder in ("made", "made/", "new/"):

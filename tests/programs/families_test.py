@@ -160,6 +160,20 @@ class Families(Folder):
             for pair in self.report(self.path("i.json"))["pairs"]:
                 self.assertIn(f'{preset["name"]} {preset["scale"]}', pair["error"]["made_by"], pair["name"])
 
+    def test_layers_in_bf16_of_each_family(self):
+        for name in tiny_models.MODELS:
+            content, report = self.make(name), self.path("c.json")
+            layers = 4 if name == "nemotron_h" else 2
+            quantized, _ = self.matrices(name, content)
+            for option, left in (("--bf16-first-layers", 0), ("--bf16-last-layers", layers - 1)):
+                self.good(CONVERT, "--force", "--json", report, option, 1, self.path(name), self.path("out"))
+                rows = {row["name"]: row for row in self.report(report)["tensors"]}
+                # Towers and drafting layers have numbers of their own.
+                there = re.compile(rf"(?!mtp\.|.*visual\.).*\.layers?\.{left}\.")
+                self.assertEqual({key for key, row in rows.items() if row["action"] == "quantized"},
+                                 {key for key in quantized if not there.match(key)}, (name, option))
+                self.assertTrue(any(there.match(key) for key in quantized), (name, option))
+
     def test_other_seeds_make_other_bytes_and_the_same_decisions(self):
         first = self.make("qwen3")
         shutil.rmtree(self.path("qwen3"))

@@ -80,6 +80,17 @@ class eligibility {
     return {};
   }
 
+  /// The patterns of add_rules that name no module of `tensors`: mistyped, more often than not.
+  template <class Tensors> std::vector<std::string> useless_rules(const Tensors& tensors) const {
+    std::vector<std::string> found;
+    for (const user_rule& one : user_) {
+      bool used = false;
+      for (const auto& tensor : tensors) used = used || matches(one.pattern, module_of(tensor.name));
+      if (!used) found.push_back(one.pattern);
+    }
+    return found;
+  }
+
   /// FP8 or not. copied: no floating dtype, not 2-D or 3-D, or no weight by its name; else the first rule decides.
   decision decide(const tensor_spec& tensor) const {
     if (tensor.dtype != dtype::bf16 && tensor.dtype != dtype::f16 && tensor.dtype != dtype::f32)
