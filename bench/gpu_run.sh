@@ -67,7 +67,7 @@ echo "built in $(($(date +%s) - began)) s"
 step 90 'bytes: every kernel and wrapper against the library' "$out/device_test"
 step 30 'bytes: compaction against loops on the host' "$out/compact_test"
 # The same cases on the same PTX: where the GPU agrees with the library and the interpreter does too, they agree.
-step 60 'bytes: the interpreter on the PTX that was built' "$out/run_ptx" "$out/kernels.ptx"
+step 60 'bytes: the interpreter on the PTX that was built' "$out/run_ptx" "$out/kernels.ptx" tests/cuda/sectors.txt
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck synccheck; do
     step 60 "compute-sanitizer $tool" \

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Static budgets of the compiled kernels. Usage: budgets_test.py ARCH=FILE.cubin...
+"""Static budgets of the compiled kernels. Usage: budgets_test.py PTXAS (ARCH=FILE.cubin | ARCH=FILE.ptx)...
 
 No local memory and no wide access narrowed in any kernel; for those of budgets.txt the fast path's instructions, the
-bytes in flight and the threads an SM holds. The checks must find planted faults: budgets that nothing could keep, and
-instructions that are changed in the cubin.
+bytes in flight and the threads an SM holds. The checks must find planted faults: budgets that nothing could keep,
+instructions that are changed in the cubin, and a kernel of the PTX that has too few registers and spills.
 """
 import pathlib
+import re
 import struct
+import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tools"))
@@ -114,11 +117,41 @@ def planted(arch, data, table):
             yield f"{arch}: {what}: not found"
 
 
+def spilled(ptxas, arch, text, name):
+    """A cubin of one kernel, of which an SM shall hold so many blocks that its values do not fit in the registers."""
+    entries = text.split(".visible .entry ")
+    body = next(entry for entry in entries if entry.startswith(name + "("))
+    body = re.sub(r"\.minnctapersm \d+", ".minnctapersm 8", body)
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = pathlib.Path(folder, "k.ptx"), pathlib.Path(folder, "k.cubin")
+        source.write_text(entries[0] + ".visible .entry " + body, encoding="utf-8")
+        command = [ptxas, "-O3", "-arch", "sm_" + arch, "-o", made, source]
+        subprocess.run(command, check=True, capture_output=True)
+        strict = subprocess.run([*command, "-Werror", "--warn-on-spills"], capture_output=True, check=False)
+        return made.read_bytes(), strict.returncode != 0
+
+
+def unnoticed_spills(ptxas, arch, path, table):
+    text = pathlib.Path(path).read_text(encoding="utf-8")
+    row = next(row for row in table if row[0] == "block_bf16")
+    data, refused = spilled(ptxas, arch, text, row[0])
+    if not refused:
+        yield f"{arch}: ptxas builds a kernel that spills"
+    found = [line for line in check(arch, data, [row]) if "local memory" in line]
+    print(*found, sep="\n")
+    if not found:
+        yield f"{arch}: a kernel that spills: not found"
+
+
 def main():
     table = list(budgets())
     wrong = []
-    for argument in sys.argv[1:]:
+    ptxas = sys.argv[1]
+    for argument in sys.argv[2:]:
         arch, path = argument.split("=", 1)
+        if path.endswith(".ptx"):
+            wrong += unnoticed_spills(ptxas, arch, path, table)
+            continue
         data = pathlib.Path(path).read_bytes()
         wrong += [*check(arch, data, table, print), *planted(arch, data, table)]
     for line in wrong:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every kernel of the list must make of given memory. The machine that runs it is a parameter: the emulator, the
 // PTX interpreter, a GPU. It has launch<Body>(name, blocks, params, memory), which returns when the kernel is done.
+// A kernel's first launch is of whole tiles where it can be: sectors are counted there (sectors.txt).
 #ifndef FP8WIRE_TESTS_CUDA_CASES_HPP
 #define FP8WIRE_TESTS_CUDA_CASES_HPP
 #include <cstring>

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <set>
 #include <unordered_map>
 
 #include "memory_checks.hpp"
@@ -518,7 +517,7 @@ inline float float_of_half(u64 half) {
 /// What a launch cost.
 struct counters {
   u64 instructions = 0;
-  // Of whole warps' vector accesses (8 bytes a thread and more): bytes asked for, and 32 bytes for each sector touched.
+  // Of the warps' accesses to global memory: bytes asked for, and sectors of 32 bytes touched by an access.
   u64 load_bytes = 0, load_sectors = 0, store_bytes = 0, store_sectors = 0;
 };
 
@@ -679,17 +678,21 @@ class machine {
 
   void settle(request& r, int memory) {
     if (r.lanes != 0) {
-      std::set<u64> sectors;
+      std::array<u64, 64> sectors{};  // two a lane: no access is wider than a sector
+      std::size_t touched = 0;
       const u64 each = r.bytes;
       u64 total = 0;
       for (int lane = 0; lane < 32; ++lane) {
         if ((r.lanes >> lane & 1) == 0) continue;
         total += each;
-        for (u64 at = r.first[lane] / 32; at <= (r.first[lane] + each - 1) / 32; ++at) sectors.insert(at);
+        for (u64 at = r.first[lane] / 32; at <= (r.first[lane] + each - 1) / 32; ++at) sectors[touched++] = at;
       }
+      const auto end = sectors.begin() + static_cast<std::ptrdiff_t>(touched);
+      std::sort(sectors.begin(), end);
+      const auto different = static_cast<u64>(std::unique(sectors.begin(), end) - sectors.begin());
       const bool load = loads_[static_cast<std::size_t>(memory)];
       (load ? count_.load_bytes : count_.store_bytes) += total;
-      (load ? count_.load_sectors : count_.store_sectors) += sectors.size();
+      (load ? count_.load_sectors : count_.store_sectors) += different;
     }
     r.lanes = 0;
   }
@@ -699,7 +702,7 @@ class machine {
     } catch (const fault& wrong) {
       throw fault(std::string(wrong.what()) + ", thread " + std::to_string(t) + ": " + i.text);
     }
-    if (bytes < 8 || i.memory < 0) return;
+    if (i.memory < 0) return;
     if (loads_.empty()) loads_.resize(stride());
     loads_[static_cast<std::size_t>(i.memory)] = !write;
     request& r = pending_[t / 32 * stride() + static_cast<std::size_t>(i.memory)];

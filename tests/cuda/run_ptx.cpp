@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs every kernel of a PTX file in the interpreter and compares its bytes with the library's definition.
-// Usage: run_ptx FILE.ptx [--faults]   (--faults: plants faults in the text; every one of them must be found)
+// Runs every kernel of a PTX file in the interpreter, compares its bytes with the library's definition, and its sectors
+// with their bounds. Usage: run_ptx FILE.ptx SECTORS.txt [--faults]
+// (--faults: plants faults in the text; every one of them must be found)
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -14,24 +15,62 @@ namespace {
 
 using namespace fp8wire;
 
+/// Bytes asked for a byte of the sectors that were touched: 1 where every sector is used whole, more where lanes share.
+struct shares {
+  double loads = 0, stores = 0;
+};
+double share_of(u64 bytes, u64 sectors) {
+  return sectors == 0 ? 0 : static_cast<double>(bytes) / (32 * static_cast<double>(sectors));
+}
+
 struct interpreter {
   std::map<std::string, ptx::kernel> kernels;
-  ptx::counters last;
+  std::map<std::string, shares> first{};  // of each kernel's first launch
 
   template <class Body>
   void launch(const char* name, i64 blocks, const typename Body::params& params, checks::device_memory& memory) {
     const auto found = kernels.find(name);
     if (found == kernels.end()) throw checks::fault(std::string("there is no kernel ") + name);
     ptx::machine machine(found->second, Body::threads, memory);
-    last = machine.run(blocks, &params, sizeof(params));
+    const ptx::counters cost = machine.run(blocks, &params, sizeof(params));
+    first.try_emplace(name, shares{share_of(cost.load_bytes, cost.load_sectors),
+                                   share_of(cost.store_bytes, cost.store_sectors)});
   }
 };
 
+using bounds = std::map<std::string, shares>;
+
+bounds read_bounds(const char* path) {
+  std::ifstream file(path);
+  bounds made;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name;
+    shares least;
+    if (line.empty() || line.front() == '#') continue;
+    if (!(words >> name >> least.loads >> least.stores)) throw std::runtime_error(std::string(path) + ": " + line);
+    made[name] = least;
+  }
+  if (made.empty()) throw std::runtime_error(std::string("there are no bounds in ") + path);
+  return made;
+}
+
 /// Empty, or what is wrong.
-template <class Body> std::string fault_of(interpreter& machine, const char* name, Body* body) {
+template <class Body>
+std::string fault_of(interpreter& machine, const bounds& all, const char* name, Body* body) {
   try {
     cases::check(machine, name, body);
-    return "";
+    const auto least = all.find(name);
+    if (least == all.end()) return "no bound for its sectors";
+    const shares made = machine.first.at(name);
+    char text[120] = "";
+    if (made.loads < least->second.loads)
+      std::snprintf(text, sizeof(text), "loads use %.3f of their sectors, at least %.3f", made.loads,
+                    least->second.loads);
+    if (made.stores < least->second.stores)
+      std::snprintf(text, sizeof(text), "stores use %.3f of their sectors, at least %.3f", made.stores,
+                    least->second.stores);
+    return text;
   } catch (const std::exception& wrong) {
     return wrong.what();
   }
@@ -85,15 +124,33 @@ bool forget_to_wait(std::string& text, int nth) {
   return true;
 }
 
+/// Neighbours in a row of the block of 256 threads become neighbours in a column: the same bytes, by other sectors.
+bool transpose_threads(std::string& text) {
+  bool any = false;
+  for (std::size_t at = text.find(", %tid.x;"); at != std::string::npos; at = text.find(", %tid.x;", at)) {
+    const std::size_t begin = text.rfind("mov.u32", at);
+    const std::string to = text.substr(begin + 7, at - begin - 7);
+    const std::string made = "{.reg .b32 a, b; mov.u32 a, %tid.x ; and.b32 b, a, 15; shl.b32 b, b, 4; "
+                             "shr.u32 a, a, 4; or.b32 " + to + ", a, b;}";
+    text.replace(begin, at + 9 - begin, made);
+    at = begin + made.size();
+    any = true;
+  }
+  return any;
+}
+
 struct planted {
   const char* kernel;
   const char* what;
   std::function<bool(std::string&)> plant;
+  const char* says = "";  // a word of what it must be found by
 };
 
-int run_faults(const std::string& text) {
+int run_faults(const std::string& text, const bounds& all) {
   std::vector<planted> faults;
   const auto add = [&](const char* kernel, const char* what, auto plant) { faults.push_back({kernel, what, plant}); };
+  for (const char* kernel : {"tensor_cast_bf16", "compare_codes", "dequantize_mx_fp32"})
+    faults.push_back({kernel, "lanes a row apart", transpose_threads, "of their sectors"});
   for (const char* kernel : {"block_bf16", "mx_bf16", "mx_column_bf16", "mx_both_bf16", "tensor_cast_bf16"}) {
     // Every barrier, one after the other: bar.sync goes, bar.red.or becomes a move that waits for nobody.
     const std::string entry = entry_of(text, kernel);
@@ -138,23 +195,28 @@ int run_faults(const std::string& text) {
       if (std::string(name) != f.kernel) return;
       try {
         interpreter machine{ptx::reader::read(entry), {}};
-        found = fault_of(machine, name, body);
+        found = fault_of(machine, all, name, body);
       } catch (const std::exception& refused) {
         found = refused.what();
       }
     });
+    if (found.find(f.says) == std::string::npos) {
+      std::printf("not by '%s': %s\n", f.says, found.c_str());
+      found = "";
+    }
     std::printf("%s %-20s %s: %s\n", found.empty() ? "MISSED   " : "found    ", f.kernel, f.what, found.c_str());
     missed += found.empty() ? 1 : 0;
   }
   return missed;
 }
 
-int run_all(const std::string& text) {
+int run_all(const std::string& text, const bounds& all) {
   interpreter machine{ptx::reader::read(text), {}};
   int failed = 0;
   cases::for_each_kernel([&](const char* name, auto* body) {
-    const std::string wrong = fault_of(machine, name, body);
-    std::printf("%s %-24s %s\n", wrong.empty() ? "ok  " : "FAIL", name, wrong.c_str());
+    const std::string wrong = fault_of(machine, all, name, body);
+    std::printf("%s %-24s %5.3f %5.3f %s\n", wrong.empty() ? "ok  " : "FAIL", name, machine.first[name].loads,
+                machine.first[name].stores, wrong.c_str());
     failed += wrong.empty() ? 0 : 1;
   });
   return failed;
@@ -163,7 +225,7 @@ int run_all(const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) return 2;
+  if (argc < 3) return 2;
   std::ifstream file(argv[1]);
   std::stringstream text;
   text << file.rdbuf();
@@ -172,7 +234,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    const int wrong = argc > 2 ? run_faults(text.str()) : run_all(text.str());
+    const bounds all = read_bounds(argv[2]);
+    const int wrong = argc > 3 ? run_faults(text.str(), all) : run_all(text.str(), all);
     std::printf("%s: %d wrong\n", argv[1], wrong);
     return wrong == 0 ? 0 : 1;
   } catch (const std::exception& refused) {
