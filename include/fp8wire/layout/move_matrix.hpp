@@ -248,7 +248,12 @@ inline void transpose_in_place(u8* data, i64 extent) noexcept {
     }
   };
   const auto write = [&](const u8* from, i64 top, i64 height, i64 left, i64 width) {
-    for (i64 i = 0; i < height; ++i) copy(data + (top + i) * extent + left, from + i * tile, width);
+    u8* line = data + top * extent + left;
+    if (width == tile) {
+      for (i64 i = 0; i < height; ++i) copy(line + i * extent, from + i * tile, tile);
+    } else {
+      for (i64 i = 0; i < height; ++i) copy(line + i * extent, from + i * tile, width);
+    }
   };
   const auto size_at = [&](i64 at) { return whole - at < tile ? whole - at : tile; };
   const auto exchange = [&](i64 top, i64 left) {
