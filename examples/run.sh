@@ -39,7 +39,7 @@ say() { printf '\n== %s\n' "$*"; }
 checkpoint=${1-}
 if [ -z "$checkpoint" ]; then
   checkpoint=$work/checkpoint
-  say "A small Qwen3.5-shaped BF16 checkpoint, seeded: $checkpoint"
+  say "A small Qwen3.5-shaped BF16 checkpoint, seeded, two of its MLPs ragged on purpose: $checkpoint"
   "$programs/make_checkpoint" --force --shards 2 "$checkpoint"
 fi
 case $checkpoint in
