@@ -53,12 +53,7 @@ template <any_recipe Recipe> void steps(const char* name, const setting& of, flo
       first = now;
       continue;
     }
-    sum.masters += now.masters;
-    sum.masters_changed += now.masters_changed;
-    sum.codes_changed += now.codes_changed;
-    sum.scales += now.scales;
-    sum.scales_changed += now.scales_changed;
-    sum.blocks_moved += now.blocks_moved;
+    sum += now;
   }
   const auto percent = [](i64 part, i64 all) { return 100.0 * static_cast<double>(part) / static_cast<double>(all); };
   std::printf("%-24s %8g %12.4f %12.4f %12.4f %12.4f %14.4f\n", name, static_cast<double>(rate),

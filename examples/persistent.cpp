@@ -274,12 +274,7 @@ template <fw::communicator Communicator> int train(Communicator& with, const set
         one.masters[i] += of.rate * uniform(one.number, static_cast<fw::u64>(step), first + i);
       const fw::refresh_counts now =
           fw::refresh<recipe>(one.fp8(), one.ranges, one.masters.data(), one.before.data(), with);
-      counts.masters += now.masters;
-      counts.masters_changed += now.masters_changed;
-      counts.codes_changed += now.codes_changed;
-      counts.scales += now.scales;
-      counts.scales_changed += now.scales_changed;
-      counts.blocks_moved += now.blocks_moved;
+      counts += now;
     }
     const fw::u64 version = static_cast<fw::u64>(step) + 1;
     if (any_failed(with, leads ? engine_link.send(parameters, version) : fw::error{})) return 1;

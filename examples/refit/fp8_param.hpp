@@ -168,12 +168,7 @@ class fp8_parameters {
     fp8wire::refresh_counts sum;
     for (int rank = 0; rank < learners_; ++rank) {
       const fp8wire::refresh_counts& one = counts(rank);
-      sum.masters += one.masters;
-      sum.masters_changed += one.masters_changed;
-      sum.codes_changed += one.codes_changed;
-      sum.scales += one.scales;
-      sum.scales_changed += one.scales_changed;
-      sum.blocks_moved += one.blocks_moved;
+      sum += one;
     }
     return sum;
   }

@@ -2,7 +2,6 @@
 // Compaction and batch offsets on a GPU, against loops on the host. A program of its own: CUB brings a namespace cuda,
 // and code that nvcc puts at the end of a file must not find two. Exit code 77, and the reason, where there is no GPU.
 #include <algorithm>
-#include <cstdio>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -10,6 +9,8 @@
 
 #include <fp8wire/cuda/compact.cuh>
 #include <fp8wire/cuda/move.cuh>
+
+#include "gpu_tests.hpp"
 
 namespace compaction {
 
@@ -122,25 +123,9 @@ void refusals() {
 }  // namespace compaction
 
 int main() {
-  int devices = 0;
-  const cudaError_t code = cudaGetDeviceCount(&devices);
-  if (code != cudaSuccess || devices == 0) {
-    std::printf("SKIP: no GPU: %s\n", code == cudaSuccess ? "no device" : cudaGetErrorString(code));
-    return 77;
-  }
-  int failed = 0;
-  const auto test = [&](const char* name, void (*body)()) {
-    try {
-      body();
-      std::printf("ok   %s\n", name);
-    } catch (const std::exception& wrong) {
-      std::printf("FAIL %s: %s\n", name, wrong.what());
-      ++failed;
-    }
-  };
-  test("changed tiles are compacted", compaction::changed_tiles);
-  test("flags and sizes of many blocks, of one and of none", compaction::counts_and_replays);
-  test("negative counts are refused", compaction::refusals);
-  std::printf("%d failed\n", failed);
-  return failed == 0 ? 0 : 1;
+  return run_gpu_tests([](const auto& test) {
+    test("changed tiles are compacted", compaction::changed_tiles);
+    test("flags and sizes of many blocks, of one and of none", compaction::counts_and_replays);
+    test("negative counts are refused", compaction::refusals);
+  });
 }

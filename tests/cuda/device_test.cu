@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kernel and every wrapper on a GPU, byte for byte against the library's definition. Exit code 77, and the
 // reason, where there is no GPU.
-#include <cstdio>
-
 #include <fp8wire/cuda/backend.cuh>
 #include <fp8wire/cuda/partial.cuh>
 
 #include "cases.hpp"
+#include "gpu_tests.hpp"
 
 namespace samples {
 
@@ -155,28 +154,13 @@ void tensor_scale_in_two_passes() {
 }  // namespace
 
 int main() {
-  int devices = 0;
-  const cudaError_t code = cudaGetDeviceCount(&devices);
-  if (code != cudaSuccess || devices == 0) {
-    std::printf("SKIP: no GPU: %s\n", code == cudaSuccess ? "no device" : cudaGetErrorString(code));
-    return 77;
-  }
-  int failed = 0;
-  const auto test = [&](const char* name, const auto& body) {
-    try {
-      body();
-      std::printf("ok   %s\n", name);
-    } catch (const std::exception& wrong) {
-      std::printf("FAIL %s: %s\n", name, wrong.what());
-      ++failed;
-    }
-  };
-  gpu machine;
-  cases::for_each_kernel([&](const char* name, auto* body) { test(name, [&] { cases::check(machine, name, body); }); });
-  test("a captured graph survives new pointers", graph_survives_new_pointers);
-  test("wrappers write padding and refuse shapes", wrappers_write_padding);
-  test("the backend quantizes, copies and sums", backend_quantizes_copies_and_sums);
-  test("one scale for a tensor in two passes", tensor_scale_in_two_passes);
-  std::printf("%d failed\n", failed);
-  return failed == 0 ? 0 : 1;
+  return run_gpu_tests([](const auto& test) {
+    gpu machine;
+    cases::for_each_kernel(
+        [&](const char* name, auto* body) { test(name, [&] { cases::check(machine, name, body); }); });
+    test("a captured graph survives new pointers", graph_survives_new_pointers);
+    test("wrappers write padding and refuse shapes", wrappers_write_padding);
+    test("the backend quantizes, copies and sums", backend_quantizes_copies_and_sums);
+    test("one scale for a tensor in two passes", tensor_scale_in_two_passes);
+  });
 }

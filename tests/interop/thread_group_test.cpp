@@ -174,3 +174,14 @@ TEST_CASE("a rank that meets NaN says where in the tensor it lies") {
   CHECK_THROWS_AS((refresh<recipe>(one.parameter(), {&too_long, 1}, masters.data(), nullptr, with)),
                   const precondition_error&);
 }
+
+TEST_CASE("counts of several ranks add up, and the first NaN of any of them stays the first") {
+  refresh_counts sum{10, 9, 8, 7, 6, 5, -1};
+  sum += refresh_counts{100, 90, 80, 70, 60, 50, 77};
+  CHECK(sum == refresh_counts{110, 99, 88, 77, 66, 55, 77});
+  sum += refresh_counts{0, 0, 0, 0, 0, 0, 3};
+  CHECK(sum.first_nonfinite == 3);
+  sum += refresh_counts{0, 0, 0, 0, 0, 0, 40};
+  sum += refresh_counts{};
+  CHECK(sum.first_nonfinite == 3);
+}

@@ -5,13 +5,12 @@
 #include <cstdio>
 #include <cstring>
 #include <vector>
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
 
 #include <fp8wire/quant/delta.hpp>
 #include <fp8wire/quant/dequantize.hpp>
 #include <fp8wire/quant/presets/all.hpp>
+
+#include "flush_subnormals.hpp"
 
 using namespace fp8wire;
 
@@ -83,13 +82,7 @@ template <class Preset> static void print() {
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--ftz") == 0) {
-#if defined(__SSE2__)
-    _mm_setcsr(_mm_getcsr() | 0x8040u);
-#elif defined(__aarch64__)
-    u64 control;
-    asm volatile("mrs %0, fpcr" : "=r"(control));
-    asm volatile("msr fpcr, %0" : : "r"(control | (u64{1} << 24)));
-#endif
+    flush_subnormals();
   }
   // A division, a multiplication, both roundings of a BF16 quotient, an fma that loses -0, flushed inputs, E5M2, one
   // row and 32 rows of a column.

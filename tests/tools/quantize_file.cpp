@@ -12,13 +12,12 @@
 #include <cstring>
 #include <string>
 #include <vector>
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
 
 #include <fp8wire/format/fnuz.hpp>
 #include <fp8wire/quant/presets/all.hpp>
 #include <fp8wire/quant/reference.hpp>
+
+#include "flush_subnormals.hpp"
 
 using namespace fp8wire;
 
@@ -159,13 +158,7 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--list") == 0) return list();
   if (argc == 2 && std::strcmp(argv[1], "--digest") == 0) return digests();
   if (argc == 2 && std::strcmp(argv[1], "--digest-ftz") == 0) {
-#if defined(__SSE2__)
-    _mm_setcsr(_mm_getcsr() | 0x8040u);
-#elif defined(__aarch64__)
-    u64 control;
-    asm volatile("mrs %0, fpcr" : "=r"(control));
-    asm volatile("msr fpcr, %0" : : "r"(control | (u64{1} << 24)));
-#endif
+    flush_subnormals();
     return digests();
   }
   if (argc < 8) {

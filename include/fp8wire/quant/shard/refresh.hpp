@@ -40,6 +40,17 @@ struct refresh_counts {
 
   constexpr bool finite() const noexcept { return first_nonfinite < 0; }
   bool operator==(const refresh_counts&) const = default;
+  /// Of several ranks or tensors together. The first NaN or Inf is the lowest index of any of them.
+  constexpr refresh_counts& operator+=(const refresh_counts& more) noexcept {
+    masters += more.masters;
+    masters_changed += more.masters_changed;
+    codes_changed += more.codes_changed;
+    scales += more.scales;
+    scales_changed += more.scales_changed;
+    blocks_moved += more.blocks_moved;
+    if (finite() || (!more.finite() && more.first_nonfinite < first_nonfinite)) first_nonfinite = more.first_nonfinite;
+    return *this;
+  }
 };
 
 /// Values that differ in any bit.
