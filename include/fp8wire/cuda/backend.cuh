@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The sender's work on a GPU: a job table a buffer, one launch for its quantizing and one for its checksums.
+///
+/// Layouts of engines add a table for each kind of work that only they have: padding, moved pairs, repeated scales.
 #ifndef FP8WIRE_CUDA_BACKEND_CUH
 #define FP8WIRE_CUDA_BACKEND_CUH
-#include <tuple>
+#include <string_view>
 #include <vector>
 
+#include <fp8wire/cuda/laid.cuh>
 #include <fp8wire/cuda/move.cuh>
-#include <fp8wire/cuda/quantize.cuh>
 #include <fp8wire/wire/backend.hpp>
 
 FP8WIRE_ABI_BEGIN
@@ -25,17 +27,13 @@ struct backend_memory {
 /// Errors: capacity where the memory is too small; unsupported for CUDA's failures, by name. Sync: collect alone, and
 /// begin after an update that never came to it.
 template <any_recipe Recipe> class backend {
-  template <class In> using task = kernel::quantize_task<Recipe, In>;
-
  public:
   backend() = default;
   explicit backend(backend_memory memory) noexcept : memory_(memory) {}
 
   /// Bytes for a plan of that many pieces and a manifest of that many items.
   static constexpr std::size_t backend_bytes(std::size_t pieces, std::size_t items) noexcept {
-    return words_bytes(pieces, items) + pieces * (sizeof(task<bf16>) + sizeof(kernel::checksum_task) + 16) +
-           // A buffer has at most four tables; each begins at a multiple of 256.
-           4 * 512 * (pieces + 1);
+    return words_bytes(pieces, items) + 3 * pieces * most_task_bytes;
   }
 
   void prepare(std::size_t pieces, std::size_t items) {
@@ -47,8 +45,8 @@ template <any_recipe Recipe> class backend {
     if (open_) static_cast<void>(cudaStreamSynchronize(stream_));
     open_ = false;
     used_ = words_bytes(sums_.size(), statuses_.size());
-    std::apply([](auto&... list) { (list.clear(), ...); }, tasks_);
-    to_sum_.clear();
+    for (task_list& list : lists_) list.clear();
+    packed_.clear();
   }
 
   template <any_recipe Same, class In>
@@ -56,10 +54,29 @@ template <any_recipe Recipe> class backend {
                  cudaStream_t stream) {
     static_assert(std::same_as<Same, Recipe>, "a backend is made for the sender's recipe");
     if (error wrong = open(stream)) return wrong;
-    std::get<std::vector<task<In>>>(tasks_).push_back(
-        quantize_task<Recipe>(in, out.codes, out.scales, status_words() + job.item, amax_floor, job.index_base));
+    add(quantize_task<Recipe>(in, out.codes, out.scales, status_words() + job.item, amax_floor, job.index_base));
     sum(job.codes_piece, out.codes.data, out.codes.size());
     sum(job.scales_piece, out.scales.data, out.scales.size() * static_cast<i64>(sizeof(stored_t<Recipe>)));
+    return {};
+  }
+  /// Into a pair of layouts; all padding is written. A scale that E8M0 cannot hold: an error of collect.
+  template <any_recipe Same, class Layout, class In>
+  error quantize_into(const quantize_job& job, matrix_view<const In> in, u8* codes, std::byte* scales, float amax_floor,
+                      cudaStream_t stream) {
+    static_assert(std::same_as<Same, Recipe>, "a backend is made for the sender's recipe");
+    if (error wrong = open(stream)) return wrong;
+    const auto out = laid<Layout>(job, codes, scales, {in.batch, in.rows, in.cols});
+    detail::visit_quantize(in, out, status_words() + job.item, refused_words() + job.item, amax_floor, job.index_base,
+                           [this](const auto& task) { add(task); });
+    return {};
+  }
+  template <any_recipe Same, class Layout>
+  error forward_into(const quantize_job& job, const_pair_view<Recipe> pair, u8* codes, std::byte* scales,
+                     cudaStream_t stream) {
+    static_assert(std::same_as<Same, Recipe>, "a backend is made for the sender's recipe");
+    if (error wrong = open(stream)) return wrong;
+    const auto out = laid<Layout>(job, codes, scales, {pair.codes.batch, pair.codes.rows, pair.codes.cols});
+    detail::visit_forward(pair, out, refused_words() + job.item, [this](const auto& task) { add(task); });
     return {};
   }
 
@@ -71,10 +88,10 @@ template <any_recipe Recipe> class backend {
                         from.col_stride, 1);
     const std::size_t width = static_cast<std::size_t>(from.cols) * sizeof(Value);
     for (i64 b = 0; b < from.batch && from.rows * from.cols > 0; ++b) {
-      if (error wrong = failed(cudaMemcpy2DAsync(
-              to + b * from.rows * from.cols, width, from.data + b * from.batch_stride,
-              from.rows > 1 ? static_cast<std::size_t>(from.row_stride) * sizeof(Value) : width, width,
-              static_cast<std::size_t>(from.rows), cudaMemcpyDefault, stream)))
+      if (error wrong = failed(
+              cudaMemcpy2DAsync(to + b * from.rows * from.cols, width, from.data + b * from.batch_stride,
+                                from.rows > 1 ? static_cast<std::size_t>(from.row_stride) * sizeof(Value) : width,
+                                width, static_cast<std::size_t>(from.rows), cudaMemcpyDefault, stream)))
         return wrong;
     }
     sum(piece, to, from.size() * static_cast<i64>(sizeof(Value)));
@@ -83,15 +100,17 @@ template <any_recipe Recipe> class backend {
 
   error seal(cudaStream_t stream) {
     if (error wrong = open(stream)) return wrong;
-    error wrong;
-    std::apply([&](auto&... list) { static_cast<void>((... || (wrong = launch_all(list, stream)))); }, tasks_);
-    if (wrong) return wrong;
-    return launch_all(to_sum_, stream);
+    for (int turn = 0; turn <= last_turn; ++turn)
+      for (task_list& list : lists_)
+        if (list.turn == turn && list.count > 0)
+          if (error wrong = (this->*list.launch)(list, stream)) return wrong;
+    return {};
   }
 
+  /// Errors: bad_scale (C9) of the first weight put whose packed layout cannot hold a scale; CUDA's.
   error collect(cudaStream_t stream) {
     if (error wrong = open(stream)) return wrong;
-    const std::size_t bytes = (sums_.size() + statuses_.size()) * 8;
+    const std::size_t bytes = (sums_.size() + 2 * statuses_.size()) * 8;
     if (error wrong = failed(cudaMemcpyAsync(memory_.pinned, memory_.device, bytes, cudaMemcpyDeviceToHost, stream)))
       return wrong;
     if (error wrong = failed(cudaStreamSynchronize(stream))) return wrong;
@@ -99,14 +118,42 @@ template <any_recipe Recipe> class backend {
     const u64* words = static_cast<const u64*>(memory_.pinned);
     for (u64& sum : sums_) sum = *words++;
     for (i64& status : statuses_) status = static_cast<i64>(*words++);
+    for (const packed_item& one : packed_) {
+      const i64 rank = static_cast<i64>(words[one.item]);
+      if (rank >= 0)
+        return fp8wire::detail::scale_refused(
+            one.weight, {rank / one.cols / one.rows, rank / one.cols % one.rows, rank % one.cols});
+    }
     return {};
   }
   std::span<const u64> sums() const noexcept { return sums_; }
   std::span<const i64> statuses() const noexcept { return statuses_; }
 
  private:
+  /// Tasks of one kind, one after another, until seal makes a table of them.
+  struct task_list {
+    error (backend::*launch)(task_list&, cudaStream_t);
+    int turn;
+    std::vector<std::byte> tasks;
+    i64 count = 0;
+    void clear() noexcept {
+      tasks.clear();
+      count = 0;
+    }
+  };
+  /// A weight whose scales were packed, and the extents of its block grid.
+  struct packed_item {
+    u32 item;
+    std::string_view weight;
+    i64 rows, cols;
+  };
+  static constexpr int last_turn = kernel::body_of<kernel::checksum_task>::turn;
+  // A pair, two pieces, has three tasks of its own and two sums; a table of one task takes what it must and the rest of
+  // 256 bytes.
+  static constexpr std::size_t most_task_bytes = 512;
+
   static constexpr std::size_t words_bytes(std::size_t pieces, std::size_t items) noexcept {
-    return ((pieces + items) * 8 + 255) / 256 * 256;
+    return ((pieces + 2 * items) * 8 + 255) / 256 * 256;
   }
   static error failed(cudaError_t code) {
     if (code == cudaSuccess) return {};
@@ -114,6 +161,7 @@ template <any_recipe Recipe> class backend {
     return make_error(errc::unsupported, "cuda", cudaGetErrorString(code));
   }
   i64* status_words() noexcept { return static_cast<i64*>(memory_.device) + sums_.size(); }
+  i64* refused_words() noexcept { return status_words() + statuses_.size(); }
 
   /// The first call of an update clears the words.
   error open(cudaStream_t stream) {
@@ -123,40 +171,55 @@ template <any_recipe Recipe> class backend {
       return make_error(errc::capacity, "cuda backend", "its memory is too small", static_cast<i64>(memory_.bytes),
                         static_cast<i64>(need));
     if (error wrong = failed(cudaMemsetAsync(memory_.device, 0, sums_.size() * 8, stream))) return wrong;
-    if (error wrong = failed(cudaMemsetAsync(status_words(), 0xFF, statuses_.size() * 8, stream))) return wrong;
+    if (error wrong = failed(cudaMemsetAsync(status_words(), 0xFF, 2 * statuses_.size() * 8, stream))) return wrong;
     open_ = true;
     stream_ = stream;
     return {};
   }
   void sum(u32 piece, const void* data, i64 bytes) {
-    to_sum_.push_back({static_cast<const u8*>(data), bytes, static_cast<u64*>(memory_.device) + piece});
+    add(kernel::checksum_task{static_cast<const u8*>(data), bytes, static_cast<u64*>(memory_.device) + piece});
   }
-  static cudaError_t enqueue(kernel::task_table<kernel::checksum_task> table, i64 blocks,
-                             cudaStream_t stream) noexcept {
-    return checksum(table, blocks, stream);
+  /// The pair of a job in its slot, its sums and its scales' promise noted.
+  template <class Layout>
+  laid_pair<Recipe, Layout> laid(const quantize_job& job, u8* codes, std::byte* scales, const matrix_extents& m) {
+    using scale = laid_scale_t<Recipe, Layout>;
+    using block = typename Recipe::block;
+    const auto out = laid_pair<Recipe, Layout>::of(codes, reinterpret_cast<scale*>(scales), m.batch, m.rows, m.cols);
+    sum(job.codes_piece, codes, out.codes.size_bytes());
+    sum(job.scales_piece, scales, out.scales.size_bytes());
+    if constexpr (detail::packs_scales<Layout>)
+      packed_.push_back({job.item, job.weight, scale_rows<block>(m.rows), scale_cols<block>(m.cols)});
+    return out;
   }
-  template <class In>
-  static cudaError_t enqueue(kernel::task_table<task<In>> table, i64 blocks, cudaStream_t stream) noexcept {
-    return cuda::quantize(table, blocks, stream);
+  template <class Task> void add(const Task& task) {
+    static_assert(std::is_trivially_copyable_v<Task> && sizeof(Task) + sizeof(i64) + 16 + 255 <= most_task_bytes);
+    constexpr auto launch = &backend::template launch_tasks<Task>;
+    task_list* to = nullptr;
+    for (task_list& list : lists_)
+      if (list.launch == launch) to = &list;
+    if (to == nullptr) to = &lists_.emplace_back(task_list{launch, kernel::body_of<Task>::turn, {}});
+    const auto* bytes = reinterpret_cast<const std::byte*>(&task);
+    to->tasks.insert(to->tasks.end(), bytes, bytes + sizeof(Task));
+    ++to->count;
   }
-  template <class Task> error launch_all(std::vector<Task>& list, cudaStream_t stream) {
-    if (list.empty()) return {};
+  template <class Task> error launch_tasks(task_list& list, cudaStream_t stream) {
     using table = job_table<Task>;
-    const i64 count = static_cast<i64>(list.size());
+    using body = typename kernel::body_of<Task>::template from<kernel::task_table<Task>>;
     void* const pinned = static_cast<std::byte*>(memory_.pinned) + used_;
     void* const device = static_cast<std::byte*>(memory_.device) + used_;
+    const i64 count = list.count;
     used_ += (table::bytes(count) + 255) / 256 * 256;
-    const i64 blocks = table::fill(list.data(), count, pinned);
+    const i64 blocks = table::fill(reinterpret_cast<const Task*>(list.tasks.data()), count, pinned);
     list.clear();
     if (error wrong = failed(table::upload(pinned, device, count, stream))) return wrong;
-    return failed(enqueue(table::view(device, count), blocks, stream));
+    return failed(launch<body>(blocks, table::view(device, count), stream));
   }
 
   backend_memory memory_;
   std::vector<u64> sums_;
   std::vector<i64> statuses_;
-  std::tuple<std::vector<task<bf16>>, std::vector<task<fp16>>, std::vector<task<float>>> tasks_;
-  std::vector<kernel::checksum_task> to_sum_;
+  std::vector<task_list> lists_;  // in the order of their first tasks, each of a kind
+  std::vector<packed_item> packed_;
   std::size_t used_ = 0;
   cudaStream_t stream_ = nullptr;
   bool open_ = false;

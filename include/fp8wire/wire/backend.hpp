@@ -19,14 +19,28 @@ struct quantize_job {
   u32 item = 0;  // whose status word it is
   u32 codes_piece = 0, scales_piece = 0;  // whose checksums they are
   i64 index_base = 0;  // logical index of the first element, where the pair is a piece of a tensor
+  std::string_view weight;  // its name, for messages; alive as long as the backend's update
 };
+
+namespace detail {
+
+/// What is said of a scale that a packed layout cannot hold.
+inline error scale_refused(std::string_view weight, const index3& block) {
+  return make_error(errc::bad_scale, std::string(weight),
+                    "the scale of block (" + std::to_string(block.batch) + ", " + std::to_string(block.row) + ", " +
+                        std::to_string(block.col) + ") is no power of two that E8M0 holds",
+                    condition::c9_scale_sanity);
+}
+
+}  // namespace detail
 
 /// prepare: once, with the numbers of pieces and items. begin: a new update; sums and statuses are those of no update
 /// yet.
 /// quantize: weights into a slot (template over recipe and input). quantize_into<Recipe, Layout>(job, in, codes,
 /// scales, floor, s) and forward_into<Recipe, Layout>(job, pair, codes, scales, s): the same, and canonical codes and
-/// scales, into a slot's bytes in a pair of layouts; asked for by wire formats that have one only. copy: bytes that are
-/// ready into a slot. seal: everything enqueued so far is on the stream when it returns. collect: waits for the stream;
+/// scales, into a slot's bytes in a pair of layouts; asked for by wire formats that have one only. A scale that such a
+/// layout cannot hold is an error of theirs, or of collect where the work was only enqueued. copy: bytes that are ready
+/// into a slot. seal: everything enqueued so far is on the stream when it returns. collect: waits for the stream;
 /// then sums() and statuses() hold. Expects: collect once an update, after every piece was written.
 template <class Backend, class Recipe, class Stream>
 concept sender_backend =
@@ -75,7 +89,7 @@ template <executor Executor = serial> class host_backend {
     const laid_status seen = fp8wire::quantize_into<Recipe, Layout, In>(in, out, scratch_, amax_floor, run_);
     if (!seen.finite() && statuses_[job.item] < 0) statuses_[job.item] = seen.first_nonfinite;
     sum_laid(job, out);
-    return refused(seen.refused_scale);
+    return refused(job, seen.refused_scale);
   }
   template <any_recipe Recipe, class Layout, class Stream>
   error forward_into(const quantize_job& job, const_pair_view<Recipe> pair, u8* codes, std::byte* scales, Stream) {
@@ -88,7 +102,7 @@ template <executor Executor = serial> class host_backend {
     relayout(from, out.codes);
     const index3 wrong = relayout_scales<Recipe, Layout>(pair, out.scales, scratch_);
     sum_laid(job, out);
-    return refused(wrong);
+    return refused(job, wrong);
   }
   /// Status and sums of a pair that lies in its slot, whoever quantized it.
   template <any_recipe Recipe> void record(const quantize_job& job, pair_view<Recipe> out, status seen) noexcept {
@@ -124,12 +138,8 @@ template <executor Executor = serial> class host_backend {
     sums_[job.codes_piece] = checksum(out.codes.data, static_cast<std::size_t>(out.codes.size_bytes()));
     sums_[job.scales_piece] = checksum(out.scales.data, static_cast<std::size_t>(out.scales.size_bytes()));
   }
-  static error refused(const index3& block) {
-    if (block.batch < 0) return {};
-    return make_error(errc::bad_scale, "",
-                      "the scale of block (" + std::to_string(block.batch) + ", " + std::to_string(block.row) + ", " +
-                          std::to_string(block.col) + ") is no power of two that E8M0 holds",
-                      condition::c9_scale_sanity);
+  static error refused(const quantize_job& job, const index3& block) {
+    return block.batch < 0 ? error{} : detail::scale_refused(job.weight, block);
   }
 
   Executor run_;

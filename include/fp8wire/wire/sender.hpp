@@ -94,7 +94,7 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
   /// Sends canonical codes and scales that are already on this grid (persistent FP8 parameters): bytes are copied, or
   /// moved to where the wire's layout wants them, never made again.
   /// Errors: as put; bad_scale (C9) where a packed layout cannot hold a scale; wrong_shape (C5) for scales that do not
-  /// fit the codes.
+  /// fit the codes. A backend that only enqueues has finish say bad_scale.
   error forward(std::string_view weight, const_pair_view<recipe> pair, stream s) {
     u32 item = 0;
     if (error wrong = admit_pair(weight, {pair.codes.batch, pair.codes.rows, pair.codes.cols}, item)) return wrong;
@@ -271,8 +271,8 @@ template <any_wire_format Wire, publisher Publisher, class Backend = serial_back
     if (!wrong) wrong = slot(piece + 1, s, scales);
     if (!wrong)
       wrong = broken(Wire::with_layout(weight, [&]<class Pair>() {
-        return fill.template operator()<Pair>(quantize_job{item, piece, piece + 1, 0}, reinterpret_cast<u8*>(codes),
-                                              scales);
+        return fill.template operator()<Pair>(quantize_job{item, piece, piece + 1, 0, tensors_.item_name(item)},
+                                              reinterpret_cast<u8*>(codes), scales);
       }));
     if (wrong && wrong.tensor.empty()) failure_.tensor = wrong.tensor = weight;
     if (wrong) return wrong;

@@ -19,6 +19,13 @@ template <class Recipe> struct block_grid {
   static constexpr int rows = tile_extent / block::rows, cols = tile_extent / block::cols, count = rows * cols;
 };
 
+/// Stores the scale of block (row, col) of matrix `batch`. Places that hold something else than a recipe's scales, one
+/// element a block, have overloads of their own (packed_scales.hpp).
+template <class Context, class Scales, class Stored>
+FP8WIRE_BODY void store_scale(Context& c, const Scales& scales, i64 batch, i64 row, i64 col, const Stored& scale) {
+  c.store(&scales(batch, row, col), scale);
+}
+
 /// Makes, stores and keeps the scale of block (row, col) of a tile, if the matrix has that block.
 /// Returns whether no element of the block can leave the finite numbers under it.
 template <class Recipe, class In, class Context, class Scales>
@@ -28,8 +35,8 @@ FP8WIRE_BODY bool settle(Context& c, const Scales& scales, const tile_place& pla
   if (row * Recipe::block::rows >= place.rows || col * Recipe::block::cols >= place.cols) return true;
   const auto scale = reference::block_scale<Recipe, In>(amax_bits, amax_floor);
   c.write(operands + row * grid::cols + col, scale.operand);
-  c.store(&scales(place.batch, i64{place.down} * grid::rows + row, i64{place.across} * grid::cols + col),
-          scale.stored);
+  store_scale(c, scales, place.batch, i64{place.down} * grid::rows + row, i64{place.across} * grid::cols + col,
+              scale.stored);
   if constexpr (converts_all<typename Recipe::element>) return true;
   else return f32::is_finite(bits_of(Recipe::rule::apply(float_of(amax_bits), scale.operand)));
 }
