@@ -19,7 +19,7 @@ struct quantize_job {
   u32 item = 0;  // whose status word it is
   u32 codes_piece = 0, scales_piece = 0;  // whose checksums they are
   i64 index_base = 0;  // logical index of the first element, where the pair is a piece of a tensor
-  std::string_view weight;  // its name, for messages; alive as long as the backend's update
+  std::string_view weight = {};  // its name, for messages; alive as long as the update
 };
 
 namespace detail {
