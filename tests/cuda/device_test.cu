@@ -163,6 +163,7 @@ int main() {
     test("wrappers write padding and refuse shapes", wrappers_write_padding);
     test("the backend quantizes, copies and sums", backend_quantizes_copies_and_sums);
     test("one scale for a tensor in two passes", tensor_scale_in_two_passes);
+    test("one tensor into layouts", laid_updates::one_tensor_into_layouts);
     test("updates: blocks of columns, padded scales", laid_updates::padded_scales_and_blocks_of_columns);
     test("updates: shuffled codes, swizzled scales, by role", laid_updates::shuffled_and_swizzled_by_role);
     test("updates: packed scales, repeated", laid_updates::packed_scales_repeated_for_every_row);

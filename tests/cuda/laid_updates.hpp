@@ -257,5 +257,60 @@ inline void scales_that_e8m0_cannot_hold() {
   expect(update<packed>({forwarded})[0].tensor == "c", "a forwarded pair was taken");
 }
 
+/// A launch a tensor, captured: the bytes, the words and the refusals of the host's quantize_into.
+template <class Recipe, class Layout> void one_tensor(i64 batch, i64 rows, i64 cols, i64 nonfinite = -1) {
+  using pair = laid_pair<Recipe, Layout>;
+  using scale = laid_scale_t<Recipe, Layout>;
+  const values_of<bf16> from = made<bf16>({"", batch, rows, cols, false, nonfinite}, 9);
+  const pair empty = pair::of(nullptr, nullptr, batch, rows, cols);
+  buffer<u8> codes(static_cast<std::size_t>(empty.codes.size()), u8{0xA5});
+  buffer<scale> scales(static_cast<std::size_t>(empty.scales.size()));
+  auto right_codes = codes;
+  auto right_scales = scales;
+  std::vector<std::byte> scratch(static_cast<std::size_t>(quantize_scratch_bytes<Recipe, Layout>(rows, cols)));
+  const laid_status right = fp8wire::quantize_into<Recipe, Layout>(
+      from.view(), pair::of(right_codes.data(), right_scales.data(), batch, rows, cols), scratch);
+  const samples::expected<Recipe, bf16> canonical(from.view());
+  const pair_of<Recipe> ready_made{canonical.codes, canonical.scales, batch, rows, cols};
+  const const_pair_view<Recipe> kept = ready_made.view();
+  const pair out = pair::of(codes.data(), scales.data(), batch, rows, cols);
+  buffer<i64> words(3, i64{-1});
+  const i64 grid_rows = kept.scales.rows, grid_cols = kept.scales.cols;
+  const index3& r = right.refused_scale;
+  const i64 refused = r.batch < 0 ? -1 : (r.batch * grid_rows + r.row) * grid_cols + r.col;
+  for (const bool quantizes : {true, false}) {
+    std::memset(codes.data(), 0xA5, codes.size());
+    std::memset(static_cast<void*>(scales.data()), 0xA5, scales.size() * sizeof(scale));
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t ready;
+    expect(cudaStreamCreate(&stream));
+    expect(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    if (quantizes) expect(cuda::quantize_into(from.view(), out, &words[0], &words[1], Recipe::num.amax_floor, stream));
+    else expect(cuda::forward_into(kept, out, &words[2], stream));
+    expect(cudaStreamEndCapture(stream, &graph));
+    expect(cudaGraphInstantiate(&ready, graph, 0));
+    expect(cudaGraphLaunch(ready, stream));
+    expect(cudaStreamSynchronize(stream));
+    cudaGraphExecDestroy(ready);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+    expect(codes == right_codes, "codes differ");
+    expect(std::memcmp(scales.data(), right_scales.data(), scales.size() * sizeof(scale)) == 0, "scales differ");
+  }
+  expect(words[0] == right.first_nonfinite && words[1] == refused && words[2] == refused, "status words differ");
+  pair wrong = out;
+  wrong.scales.rows += 1;
+  expect(cuda::quantize_into(from.view(), wrong, nullptr, nullptr, 0.0f, nullptr) == cudaErrorInvalidValue &&
+             cuda::forward_into(kept, wrong, nullptr, nullptr) == cudaErrorInvalidValue,
+         "another shape was taken");
+}
+inline void one_tensor_into_layouts() {
+  one_tensor<powers, pair_layout<row_major, packed_ue8m0>>(2, 131, 140);
+  one_tensor<blocks, pair_layout<row_major, packed_ue8m0>>(2, 131, 140);
+  one_tensor<mx, pair_layout<trtllm_mxfp8_codes, trtllm_mxfp8_scales>>(2, 160, 96);
+  one_tensor<blocks, pair_layout<transposed, te_block_columnwise>>(1, 128, 256, 300);
+}
+
 }  // namespace laid_updates
 #endif
