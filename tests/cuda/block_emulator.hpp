@@ -16,7 +16,7 @@
 
 #include <fp8wire/quant/kernel/element.hpp>
 
-#include "memory_checks.hpp"
+#include "bulk_copies.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -42,7 +42,7 @@ struct counters {
 class thread_block {
  public:
   thread_block(int threads, device_memory& memory, unsigned seed)
-      : memory_(memory), fibers_(static_cast<std::size_t>(threads)), random_(seed) {
+      : memory_(memory), fibers_(static_cast<std::size_t>(threads)), random_(seed), copies_(memory, shadow_) {
     order_.resize(fibers_.size());
     for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<int>(i);
     for (fiber& f : fibers_) f.stack.reset(new char[stack_bytes]);
@@ -54,6 +54,7 @@ class thread_block {
     shared_ = static_cast<u8*>(shared);
     std::memset(shared, 0xCD, shared_bytes);
     shadow_.reset(shared_bytes);
+    copies_.reset(shared_, fibers_.size(), true);
     call_ = [](const void* context, int thread) { (*static_cast<const Body*>(context))(thread); };
     body_ = &body;
     alive_ = static_cast<int>(fibers_.size());
@@ -65,18 +66,21 @@ class thread_block {
       std::shuffle(order_.begin(), order_.end(), random_);
       bool moved = false;
       for (const int i : order_) {
-        if (fibers_[static_cast<std::size_t>(i)].state != progress::ready) continue;
-        moved = true;
+        const progress& state = fibers_[static_cast<std::size_t>(i)].state;
+        if (state != progress::ready && state != progress::asking) continue;
         resume(i);
+        moved = moved || state != progress::asking;
         if (error_) break;
       }
-      if (!moved) throw fault("threads wait for a barrier that others never reach");
+      if (!moved && !copies_.land()) throw fault("threads wait for a barrier that others never reach");
     }
     if (error_) std::rethrow_exception(error_);
+    copies_.finish();
   }
 
   int current() const { return current_; }
   counters count;
+  i64 blocks = 1;  // of the launch
 
   /// Barrier of the block. Answers whether any thread said yes.
   bool sync(bool yes, int line) {
@@ -99,7 +103,18 @@ class thread_block {
   }
 
   void touch_shared(const void* at, std::size_t bytes, bool write, bool atomic = false) {
-    shadow_.touch(static_cast<u64>(static_cast<const u8*>(at) - shared_), bytes, current_, write, atomic);
+    copies_.touch(place(at), bytes, current_, write);
+    shadow_.touch(place(at), bytes, current_, write, atomic);
+  }
+  u64 place(const void* at) const { return static_cast<u64>(static_cast<const u8*>(at) - shared_); }
+  checks::bulk_copies& copies() { return copies_; }
+  /// Waits for a phase of an mbarrier; others go on.
+  void wait_for(u64 barrier, u32 parity) {
+    while (!copies_.over(barrier, parity, current_)) {
+      fibers_[static_cast<std::size_t>(current_)].state = progress::asking;
+      yield();
+    }
+    fibers_[static_cast<std::size_t>(current_)].state = progress::ready;
   }
   void touch_global(const void* at, std::size_t bytes, bool write) {
     memory_.access(at, bytes, write);
@@ -109,7 +124,7 @@ class thread_block {
 
  private:
   static constexpr std::size_t stack_bytes = 128 << 10;
-  enum class progress : u8 { ready, waiting, done };
+  enum class progress : u8 { ready, waiting, asking, done };
   struct fiber {
     std::unique_ptr<char[]> stack;
     ucontext_t context;
@@ -141,7 +156,10 @@ class thread_block {
         f.state = progress::ready;
       }
       g = {};
-      if (whole_block) shadow_.barrier();
+      if (whole_block) {
+        shadow_.barrier();
+        copies_.met();
+      }
     } else {
       self.state = progress::waiting;
       yield();
@@ -206,6 +224,7 @@ class thread_block {
   std::vector<gathering> warps_;
   gathering barrier_;
   shared_shadow shadow_;
+  checks::bulk_copies copies_;
   u8* shared_ = nullptr;
   int current_ = 0, alive_ = 0;
   ucontext_t main_;
@@ -227,6 +246,7 @@ struct any_context {
   // __builtin_LINE and not std::source_location, which clang 14 lacks.
   int thread() const { return rank; }
   i64 block() const { return number; }
+  i64 blocks() const { return all.blocks; }
   void sync(int line = __builtin_LINE()) { all.sync(false, line); }
   bool sync_or(bool yes, int line = __builtin_LINE()) { return all.sync(yes, line); }
   u32 warp_max(u32 value, int line = __builtin_LINE()) {
@@ -278,6 +298,28 @@ struct any_context {
     *at += value;
   }
 
+  static constexpr bool bulk_copies = true;
+  void arm(u64* barrier) {
+    all.copies().init(all.place(barrier), 1, rank);
+    all.copies().fence(rank);
+  }
+  void fetch(void* to, const void* from, int bytes, u64* barrier) {
+    all.copies().arrive(all.place(barrier), static_cast<u64>(bytes), rank);
+    all.copies().fetch(all.place(to), from, static_cast<u64>(bytes), all.place(barrier), rank);
+    ++all.count.loads;
+    all.count.load_bytes += static_cast<u64>(bytes);
+  }
+  void wait(u64* barrier, u32 parity) { all.wait_for(all.place(barrier), parity); }
+  void show() { all.copies().fence(rank); }
+  void send(void* to, const void* from, int bytes) {
+    all.copies().send(to, all.place(from), static_cast<u64>(bytes), rank);
+    all.copies().commit(rank);
+    ++all.count.stores;
+    all.count.store_bytes += static_cast<u64>(bytes);
+  }
+  void sent() { all.copies().wait(0, true, rank); }
+  void finish() { all.copies().wait(0, false, rank); }
+
   static u32 max_halves(u32 a, u32 b) {
     return std::max(a & 0xFFFF, b & 0xFFFF) | std::max(a >> 16, b >> 16) << 16;
   }
@@ -304,6 +346,7 @@ template <class Body, class Context = context<16>>
 counters launch(i64 blocks, const typename Body::params& params, device_memory& memory, unsigned seed = 1) {
   using shared = typename Body::template shared<Context::vector_bytes>;
   thread_block threads(Body::threads, memory, seed);
+  threads.blocks = blocks;
   const auto storage = std::make_unique<shared>();
   for (i64 number = 0; number < blocks; ++number) {
     threads.run(storage.get(), sizeof(shared), [&](int thread) {

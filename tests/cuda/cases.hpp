@@ -191,6 +191,22 @@ void check(Machine& machine, const char* name, kernel::both_body<Source, kernel:
   }
 }
 
+/// Whole pieces only, so many that blocks take turns; whole pieces and an end; less than a piece.
+template <class Machine, class Recipe, class In, class Task = kernel::bulk_task<Recipe, In>>
+void check(Machine& machine, const char* name, kernel::bulk_body<kernel::bulk_task<Recipe, In>>*) {
+  using body = kernel::bulk_body<Task>;
+  for (const shape& s :
+       {shape{1, 224, 128, 0, 0}, shape{2, 40, 160, 0, 0x7FC00000u}, shape{1, 3, 32, 0, 0xFF800000u}}) {
+    tensor<Recipe, In> work(s, 6);
+    device_memory memory;
+    work.give(memory);
+    const auto task = work.task(100);
+    if (!kernel::fits_bulk(task)) throw wrong_bytes("a dense tensor does not fit");
+    machine.template launch<body>(name, s.rows == 3 ? 1 : 2, kernel::bulk_of(task), memory);
+    work.check(100);
+  }
+}
+
 /// A matrix in two parts, cut in the middle of a tile and of a row of tiles.
 template <class Recipe, class In> struct parts {
   using task = kernel::partial_task<Recipe, In>;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 extern "C" __device__ std::size_t __cvta_generic_to_global(const void*);
+extern "C" __device__ std::size_t __cvta_generic_to_shared(const void*);
 __device__ unsigned atomicMax(unsigned*, unsigned);
 __device__ unsigned long long atomicMin(unsigned long long*, unsigned long long);
 __device__ unsigned long long atomicAdd(unsigned long long*, unsigned long long);

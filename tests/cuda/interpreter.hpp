@@ -12,7 +12,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "memory_checks.hpp"
+#include "bulk_copies.hpp"
 
 namespace ptx {
 
@@ -29,7 +29,8 @@ enum class op : u8 {
   larger_halves, product, product_pair, quotient, absolute_f32, larger_f32, compare_f32, e4m3_pair, e5m2_pair,
   ue8m0_pair, e4m3_values, e5m2_values, half_to_f32, load, store, atomic, branch, finish, barrier, barrier_or,
   warp_max, ballot, warp_any, warp_all, warp_barrier, shuffle_from, shuffle_up, shuffle_down, reverse_bits,
-  leading_zeros, nothing, unpack, pack
+  leading_zeros, nothing, unpack, pack, barrier_init, barrier_arrive, barrier_try, proxy_fence, bulk_fetch, bulk_send,
+  bulk_commit, bulk_read, bulk_written
 };
 enum class relation : u8 { eq, ne, lt, le, gt, ge, equ };
 enum class space : u8 { generic, global, shared, param };
@@ -60,6 +61,7 @@ struct kernel {
   std::vector<std::pair<u64, u64>> params;  // where each begins, and its bytes
   u64 shared_bytes = 0, param_bytes = 0;
   int memories = 0;
+  bool bulk = false;  // has bulk copies
 };
 
 [[noreturn]] inline void refuse(const std::string& what) { throw fault("the interpreter does not know: " + what); }
@@ -353,6 +355,7 @@ class reader {
       i.code = op::nothing;
       return;
     }
+    if (base == "mbarrier" || base == "cp" || is("fence.proxy.async.shared::cta")) return bulk(i, name, operands);
     if (is("brev.b32")) return plain(i, op::reverse_bits, operands, 2);
     if (is("clz.b32")) return plain(i, op::leading_zeros, operands, 2);
     if (is("shfl.sync.idx.b32") || is("shfl.sync.up.b32") || is("shfl.sync.down.b32")) {
@@ -423,6 +426,38 @@ class reader {
     if (two("selp")) return plain(i, op::choose, operands, 4);
     if (two("bfi")) return plain(i, op::field_insert, operands, 5);
     refuse(i.text);
+  }
+  /// Bulk copies and what belongs to them: nine forms, each whole. Addresses have no displacement.
+  void bulk(instruction& i, const std::string& name, const std::vector<std::string>& operands) {
+    struct form {
+      op code;
+      const char* shape;  // of each operand: a(ddress), v(alue), r(esult), _
+    };
+    static const std::map<std::string, form> forms{
+        {"mbarrier.init.shared::cta.b64", {op::barrier_init, "av"}},
+        {"mbarrier.arrive.expect_tx.shared::cta.b64", {op::barrier_arrive, "_av"}},
+        {"mbarrier.try_wait.parity.shared::cta.b64", {op::barrier_try, "rav"}},
+        {"fence.proxy.async.shared::cta", {op::proxy_fence, ""}},
+        {"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes", {op::bulk_fetch, "aava"}},
+        {"cp.async.bulk.global.shared::cta.bulk_group", {op::bulk_send, "aav"}},
+        {"cp.async.bulk.commit_group", {op::bulk_commit, ""}},
+        {"cp.async.bulk.wait_group.read", {op::bulk_read, "v"}},
+        {"cp.async.bulk.wait_group", {op::bulk_written, "v"}}};
+    const auto found = forms.find(name);
+    if (found == forms.end() || operands.size() != std::strlen(found->second.shape)) refuse(i.text);
+    i.code = found->second.code;
+    for (std::size_t n = 0; n < operands.size(); ++n) {
+      const char shape = found->second.shape[n];
+      if (shape == '_') {
+        if (operands[n] != "_") refuse(i.text);
+      } else if (shape == 'a') {
+        address(i, operands[n], static_cast<int>(n));
+        if (i.displacement != 0) refuse(i.text);
+      } else {
+        i.at[n] = operand(operands[n]);
+      }
+    }
+    k_.bulk = true;
   }
   void parted(instruction& i, op code, const std::string& parts, const std::string& whole) {
     const auto slots = several(parts);
@@ -524,7 +559,8 @@ struct counters {
 /// One launch of a kernel. Pointers in its parameters are host pointers into `memory`.
 class machine {
  public:
-  machine(const kernel& k, int threads, checks::device_memory& memory) : k_(k), memory_(memory) {
+  machine(const kernel& k, int threads, checks::device_memory& memory)
+      : k_(k), memory_(memory), copies_(memory, shadow_) {
     threads_.resize(static_cast<std::size_t>(threads));
     width_ = k.slots.size();
     values_.resize(width_ * threads_.size());
@@ -553,6 +589,7 @@ class machine {
   struct thread {
     int at = 0;
     bool done = false, waiting = false;
+    bool asked = false;  // for an mbarrier's phase that is not over
   };
   struct request {
     u32 lanes = 0;
@@ -571,6 +608,7 @@ class machine {
   void one_block(i64 block) {
     shared_.assign(k_.shared_bytes, 0xCD);
     shadow_.reset(k_.shared_bytes);
+    copies_.reset(shared_.data(), threads_.size(), k_.bulk);
     for (std::size_t t = 0; t < threads_.size(); ++t) {
       threads_[t] = {};
       u64* values = &values_[t * width_];
@@ -588,15 +626,16 @@ class machine {
       for (std::size_t t = 0; t < threads_.size(); ++t) {
         if (!threads_[t].done && !threads_[t].waiting) {
           advance(t);
-          moved = true;
+          moved = moved || !threads_[t].asked;
         }
         all_done = all_done && threads_[t].done;
       }
       for (std::size_t warp = 0; warp * 32 < threads_.size(); ++warp) moved = meet_warp(warp) || moved;
       moved = meet_block() || moved;
       if (all_done) break;
-      if (!moved) throw fault("threads wait for others that never come");
+      if (!moved && !copies_.land()) throw fault("threads wait for others that never come");
     }
+    copies_.finish();
     for (std::size_t i = 0; i < pending_.size(); ++i) settle(pending_[i], static_cast<int>(i % stride()));
   }
   std::size_t stride() const { return static_cast<std::size_t>(std::max(k_.memories, 1)); }
@@ -673,6 +712,7 @@ class machine {
       ++threads_[t].at;
     }
     shadow_.barrier();
+    copies_.met();
     return true;
   }
 
@@ -718,6 +758,7 @@ class machine {
     }
     if (i.where == space::shared) {
       try {
+        copies_.touch(at, bytes, static_cast<int>(t), write);
         shadow_.touch(at, bytes, static_cast<int>(t), write, atomic);
       } catch (const fault& wrong) {
         throw fault(std::string(wrong.what()) + ", thread " + std::to_string(t) + ": " + i.text);
@@ -728,8 +769,38 @@ class machine {
     return reinterpret_cast<u8*>(at);
   }
 
+  /// False where the thread has to ask again.
+  bool copy(const instruction& i, std::size_t t, u64* v) {
+    const auto a = [&](int n) { return v[i.at[static_cast<std::size_t>(n)]]; };
+    const auto self = static_cast<int>(t);
+    try {
+      switch (i.code) {
+        case op::barrier_init: copies_.init(a(0), a(1), self); return true;
+        case op::barrier_arrive: copies_.arrive(a(1), a(2), self); return true;
+        case op::barrier_try: return (v[i.at[0]] = copies_.over(a(1), a(2), self) ? 1 : 0) != 0;
+        case op::proxy_fence: copies_.fence(self); return true;
+        case op::bulk_fetch:
+          copies_.fetch(a(0), reinterpret_cast<const void*>(a(1)), a(2), a(3), self);
+          count_.load_bytes += a(2);
+          count_.load_sectors += (a(1) + a(2) + 31) / 32 - a(1) / 32;
+          return true;
+        case op::bulk_send:
+          copies_.send(reinterpret_cast<void*>(a(0)), a(1), a(2), self);
+          count_.store_bytes += a(2);
+          count_.store_sectors += (a(0) + a(2) + 31) / 32 - a(0) / 32;
+          return true;
+        case op::bulk_commit: copies_.commit(self); return true;
+        default: copies_.wait(a(0), i.code == op::bulk_read, self); return true;
+      }
+    } catch (const fault& wrong) {
+      throw fault(std::string(wrong.what()) + ", thread " + std::to_string(t) + ": " + i.text);
+    }
+  }
+  static bool is_copy(op code) { return code >= op::barrier_init && code <= op::bulk_written; }
+
   void advance(std::size_t t) {
     thread& self = threads_[t];
+    self.asked = false;
     u64* const v = &values_[t * width_];
     for (;;) {
       if (static_cast<std::size_t>(self.at) >= k_.code.size()) throw fault("a thread runs past the end of its kernel");
@@ -749,6 +820,12 @@ class machine {
       }
       if (i.code == op::branch) {
         self.at = i.target;
+        continue;
+      }
+      if (is_copy(i.code)) {
+        ++self.at;
+        self.asked = !copy(i, t, v);
+        if (self.asked) return;
         continue;
       }
       execute(i, t, v);
@@ -932,6 +1009,7 @@ class machine {
   std::size_t width_ = 0;
   std::vector<u8> params_, shared_;
   checks::shared_shadow shadow_;
+  checks::bulk_copies copies_;
   std::vector<request> pending_;
   std::vector<bool> loads_;
   counters count_;

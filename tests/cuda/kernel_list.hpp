@@ -11,6 +11,7 @@
 #include <fp8wire/quant/kernel/dequantize.hpp>
 #include <fp8wire/quant/kernel/partial.hpp>
 #include <fp8wire/quant/kernel/quantize_both.hpp>
+#include <fp8wire/quant/kernel/quantize_bulk.hpp>
 #include <fp8wire/quant/kernel/relayout.hpp>
 #include <fp8wire/quant/presets/nemo.hpp>
 #include <fp8wire/quant/presets/transformer_engine.hpp>
@@ -46,6 +47,9 @@ using mx_fma_fp16 = one_of<presets::te_mxfp8_fma, fp16>;
 using mx_column_bf16 = one_of<presets::te_mxfp8_columnwise, bf16>;
 using mx_swizzled_bf16 = fused_of<swizzle_128x4, presets::te_mxfp8, bf16>;
 using block_padded_bf16 = fused_of<te_block_rowwise, presets::te_block, bf16>;
+
+using mx_bulk_bf16 = kernel::bulk_body<kernel::bulk_task<presets::te_mxfp8::recipe, bf16>>;
+using mx_bulk_fp32 = kernel::bulk_body<kernel::bulk_task<presets::te_mxfp8::recipe, float>>;
 
 using both_task = kernel::both_task<presets::te_mxfp8::recipe, presets::te_mxfp8_columnwise::recipe, bf16>;
 using mx_both_bf16 = kernel::both_body<kernel::one_task<both_task>, both_task>;
@@ -83,7 +87,7 @@ using checksum_pieces = kernel::checksum_body<kernel::one_task<kernel::checksum_
   K(mx_swizzled_bf16) K(block_padded_bf16) K(mx_both_bf16) K(mx_both_bf16_table) K(tensor_amax_bf16) \
   K(tensor_cast_bf16) K(tensor_scales) K(shard_amax_fp32) K(shard_cast_fp32) K(dequantize_block_bf16) \
   K(dequantize_mx_fp32) K(relayout_swizzle) K(relayout_packed) K(relayout_deepgemm) K(relayout_trtllm) \
-  K(padding_swizzle) K(compare_codes) K(checksum_pieces)
+  K(mx_bulk_bf16) K(mx_bulk_fp32) K(padding_swizzle) K(compare_codes) K(checksum_pieces)
 // clang-format on
 
 }  // namespace kernels

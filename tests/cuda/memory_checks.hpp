@@ -32,21 +32,21 @@ class device_memory {
     ranges_.push_back({static_cast<const u8*>(data), bytes, true, {}});
   }
   void access(const void* at, std::size_t bytes, bool write) {
-    const u8* first = static_cast<const u8*>(at);
     if (reinterpret_cast<std::uintptr_t>(at) % bytes != 0) throw fault("misaligned access to global memory");
-    for (range& r : ranges_) {
-      if (first < r.data || first + bytes > r.data + r.bytes) continue;
-      const auto from = static_cast<std::size_t>(first - r.data);
-      if (r.written.empty()) return;
-      if (write && !r.writable) throw fault("store to an input");
-      for (std::size_t i = from; i < from + bytes; ++i) {
-        if (write) r.written[i] = true;
-        else if (!r.written[i]) throw fault("load of global memory that nobody wrote");
-      }
-      return;
-    }
-    throw fault("access outside of global memory");
+    run(at, bytes, write);
   }
+  /// As access, of any number of bytes anywhere.
+  void run(const void* at, std::size_t bytes, bool write) {
+    range& r = reached(at, bytes, write);
+    if (r.written.empty()) return;
+    const auto from = static_cast<std::size_t>(static_cast<const u8*>(at) - r.data);
+    for (std::size_t i = from; i < from + bytes; ++i) {
+      if (write) r.written[i] = true;
+      else if (!r.written[i]) throw fault("load of global memory that nobody wrote");
+    }
+  }
+  /// Whether a store may go there, before it does.
+  void may_write(const void* at, std::size_t bytes) { static_cast<void>(reached(at, bytes, true)); }
 
  private:
   template <class Values> static std::size_t bytes_of(const Values& values) {
@@ -58,6 +58,15 @@ class device_memory {
     bool writable;
     std::vector<bool> written;
   };
+  range& reached(const void* at, std::size_t bytes, bool write) {
+    const u8* first = static_cast<const u8*>(at);
+    for (range& r : ranges_) {
+      if (first < r.data || first + bytes > r.data + r.bytes) continue;
+      if (write && !r.writable) throw fault("store to an input");
+      return r;
+    }
+    throw fault("access outside of global memory");
+  }
   std::vector<range> ranges_;
 };
 
@@ -74,6 +83,10 @@ class shared_shadow {
   std::size_t size() const { return bytes_.size(); }
   void touch(u64 from, std::size_t bytes, int thread, bool write, bool atomic = false) {
     if (from % bytes != 0) throw fault("misaligned access to shared memory");
+    run(from, bytes, thread, write, atomic);
+  }
+  /// As touch, of any number of bytes anywhere.
+  void run(u64 from, std::size_t bytes, int thread, bool write, bool atomic = false) {
     if (from + bytes > bytes_.size()) throw fault("access outside of shared memory");
     const moment now{epoch_, warps_[static_cast<std::size_t>(thread / 32)]};
     for (u64 i = from; i < from + bytes; ++i) {
@@ -84,6 +97,14 @@ class shared_shadow {
         throw fault("race in shared memory");
       (atomic ? b.changed_by : write ? b.written_by : b.read_by).add(thread, now);
       b.written = b.written || write;
+    }
+  }
+  /// The bytes are no thread's any more: somebody else writes them, at this thread's wish.
+  void hand_over(u64 from, std::size_t bytes, int thread) {
+    run(from, bytes, thread, true);
+    for (u64 i = from; i < from + bytes; ++i) {
+      bytes_[i] = {};
+      bytes_[i].written = true;
     }
   }
 

@@ -18,6 +18,7 @@ using namespace fp8wire;
 /// Bytes asked for a byte of the sectors that were touched: 1 where every sector is used whole, more where lanes share.
 struct shares {
   double loads = 0, stores = 0;
+  bool bulk = false;  // claimed where the kernel has bulk copies
 };
 double share_of(u64 bytes, u64 sectors) {
   return sectors == 0 ? 0 : static_cast<double>(bytes) / (32 * static_cast<double>(sectors));
@@ -34,7 +35,7 @@ struct interpreter {
     ptx::machine machine(found->second, Body::threads, memory);
     const ptx::counters cost = machine.run(blocks, &params, sizeof(params));
     first.try_emplace(name, shares{share_of(cost.load_bytes, cost.load_sectors),
-                                   share_of(cost.store_bytes, cost.store_sectors)});
+                                   share_of(cost.store_bytes, cost.store_sectors), found->second.bulk});
   }
 };
 
@@ -49,6 +50,7 @@ bounds read_bounds(const char* path) {
     shares least;
     if (line.empty() || line.front() == '#') continue;
     if (!(words >> name >> least.loads >> least.stores)) throw std::runtime_error(std::string(path) + ": " + line);
+    least.bulk = static_cast<bool>(words >> line);
     made[name] = least;
   }
   if (made.empty()) throw std::runtime_error(std::string("there are no bounds in ") + path);
@@ -63,6 +65,7 @@ std::string fault_of(interpreter& machine, const bounds& all, const char* name, 
     const auto least = all.find(name);
     if (least == all.end()) return "no bound for its sectors";
     const shares made = machine.first.at(name);
+    if (least->second.bulk && !made.bulk) return "";
     char text[120] = "";
     if (made.loads < least->second.loads)
       std::snprintf(text, sizeof(text), "loads use %.3f of their sectors, at least %.3f", made.loads,
@@ -124,6 +127,27 @@ bool forget_to_wait(std::string& text, int nth) {
   return true;
 }
 
+/// What stands between `what` and the end of its statement is changed, in the nth one of them: change(name, operands).
+template <class Change> bool rewrite(std::string& text, const std::string& what, int nth, const Change& change) {
+  std::size_t at = text.find(what);
+  for (; nth > 0 && at != std::string::npos; --nth) at = text.find(what, at + 1);
+  if (at == std::string::npos) return false;
+  const std::size_t end = text.find(';', at), space = std::min(text.find(' ', at), end);
+  std::vector<std::string> operands;
+  for (std::size_t from = space; from < end;) {
+    const std::size_t comma = std::min(text.find(',', from), end), first = text.find_first_not_of(' ', from);
+    operands.push_back(text.substr(first, comma - first));
+    from = comma + 1;
+  }
+  text.replace(at, end - at, change(text.substr(at, space - at), operands));
+  return true;
+}
+std::string joined(const std::string& name, const std::vector<std::string>& operands) {
+  std::string made = name;
+  for (std::size_t i = 0; i < operands.size(); ++i) made += (i == 0 ? " " : ", ") + operands[i];
+  return made;
+}
+
 /// Neighbours in a row of the block of 256 threads become neighbours in a column: the same bytes, by other sectors.
 bool transpose_threads(std::string& text) {
   bool any = false;
@@ -146,6 +170,69 @@ struct planted {
   const char* says = "";  // a word of what it must be found by
 };
 
+/// What can be forgotten or miscounted about bulk copies.
+void add_bulk_faults(std::vector<planted>& faults, const std::string& text) {
+  using operands = std::vector<std::string>;
+  const char* const kernel = "mx_bulk_bf16";
+  const auto add = [&](const char* what, auto plant, const char* says) {
+    faults.push_back({kernel, what, plant, says});
+  };
+  const auto lose = [&](const char* what, const char* which, int nth, const char* says) {
+    add(what, [=](std::string& t) { return replace(t, which, std::string("// ") + which, nth); }, says);
+  };
+  const auto change = [&](const char* what, const char* which, auto how, const char* says) {
+    add(what, [=](std::string& t) { return rewrite(t, which, 0, how); }, says);
+  };
+  const std::string entry = entry_of(text, kernel);
+  for (int nth = 0, count = occurrences(entry, "bar.sync"); nth < count; ++nth)
+    lose("a barrier lost", "bar.sync", nth, "");
+  for (int nth = 0, count = std::max(1, occurrences(entry, "fence.proxy.async")); nth < count; ++nth)
+    lose("a proxy fence lost", "fence.proxy.async", nth, "without fence.proxy.async");
+  change("no wait for the bytes", "mbarrier.try_wait",
+         [](const std::string&, const operands& of) { return "setp.eq.u32 " + of[0] + ", 0, 0"; }, "still fills");
+  change("one thread alone waits for the bytes", "mbarrier.try_wait",
+         [](const std::string& name, const operands& of) {
+           return "setp.ne.u32 " + of[0] + ", %tid.x, 0; @!" + of[0] + " " + joined(name, of);
+         },
+         "a bulk copy");
+  change("a wait for the other parity", "mbarrier.try_wait",
+         [](const std::string& name, const operands& of) {
+           return "xor.b32 %other, " + of[2] + ", 1; " + joined(name, {of[0], of[1], "%other"});
+         },
+         "still fills");
+  lose("no wait for a store to read", "cp.async.bulk.wait_group.read", 0, "still reads");
+  lose("a block that leaves its stores", "cp.async.bulk.wait_group 0", 0, "a block ends");
+  lose("a store not committed", "cp.async.bulk.commit_group", 1, "still reads");
+  for (const char* bytes : {"8176", "8208"})
+    change("another number of bytes expected", "mbarrier.arrive.expect_tx",
+           [bytes](const std::string& name, operands of) {
+             of[2] = bytes;
+             return joined(name, of);
+           },
+           "an mbarrier expects");
+  change("no bytes expected", "mbarrier.arrive.expect_tx",
+         [](const std::string&, const operands&) { return "// none"; }, "never come");
+  change("a copy of 8200 bytes", "cp.async.bulk.shared::cluster",
+         [](const std::string& name, operands of) {
+           of[2] = "8200";
+           return joined(name, of);
+         },
+         "multiples of 16 bytes");
+  const auto shifted = [](const std::string& by, std::size_t which) {
+    return [by, which](const std::string& name, const operands& of) {
+      const std::size_t open = of[which].find('[');
+      const std::string from = of[which].substr(open + 1, of[which].find(']') - open - 1);
+      return "add.s64 " + from + ", " + from + ", " + by + "; " + joined(name, of);
+    };
+  };
+  change("a copy from 8 bytes further on", "cp.async.bulk.shared::cluster", shifted("8", 1), "multiples of 16 bytes");
+  change("a copy from outside of the tensor", "cp.async.bulk.shared::cluster", shifted("1048576", 1), "outside of");
+  change("a store outside of the tensor", "cp.async.bulk.global", shifted("1048576", 0), "outside of");
+  change("a copy with a hint for the cache", "cp.async.bulk.shared::cluster",
+         [](const std::string& name, const operands& of) { return joined(name + ".L2::cache_hint", of) + ", 0"; },
+         "does not know");
+}
+
 int run_faults(const std::string& text, const bounds& all) {
   std::vector<planted> faults;
   const auto add = [&](const char* kernel, const char* what, auto plant) { faults.push_back({kernel, what, plant}); };
@@ -159,6 +246,8 @@ int run_faults(const std::string& text, const bounds& all) {
     for (int nth = 0, count = occurrences(entry, "bar.red.or.pred"); nth < count; ++nth)
       add(kernel, "a barrier with an answer lost", [nth](std::string& t) { return forget_to_wait(t, nth); });
   }
+  add_bulk_faults(faults, text);
+  add("mx_bulk_bf16", "the sources of a conversion swapped", swap_conversion);
   for (const char* kernel : {"block_bf16", "mx_swizzled_bf16", "row_bf16"}) {
     add(kernel, "the sources of a conversion swapped", swap_conversion);
     add(kernel, "a product rounded down", [](std::string& t) { return replace(t, "mul.rn.f32", "mul.rm.f32"); });

@@ -20,13 +20,16 @@ inline constexpr bool has_fp8_conversions = arch >= 890;
 inline constexpr bool has_packed_max = arch >= 900;
 inline constexpr bool has_pairs_of_floats = arch >= 1000 && arch < 1200;
 inline constexpr bool has_wide_loads = arch >= 1000 && arch < 1200;
+inline constexpr bool has_bulk_copies = arch >= 900;
 
 /// The context of one thread. One dimension of threads, one of blocks.
 struct context {
   static constexpr int vector_bytes = has_wide_loads ? 32 : 16;
+  static constexpr bool bulk_copies = has_bulk_copies;
 
   FP8WIRE_BODY int thread() const { return static_cast<int>(threadIdx.x); }
   FP8WIRE_BODY i64 block() const { return static_cast<i64>(blockIdx.x); }
+  FP8WIRE_BODY i64 blocks() const { return static_cast<i64>(gridDim.x); }
   FP8WIRE_BODY void sync() const { __syncthreads(); }
   FP8WIRE_BODY bool sync_or(bool yes) const { return __syncthreads_or(yes ? 1 : 0) != 0; }
   FP8WIRE_BODY u32 warp_max(u32 value) const { return __reduce_max_sync(0xFFFFFFFFu, value); }
@@ -73,6 +76,46 @@ struct context {
   FP8WIRE_BODY void global_add(u64* at, u64 value) const {
     atomicAdd(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(value));
   }
+
+  // Bulk copies, from sm_90 on. They reach shared memory by a way of their own, and see what threads wrote there after
+  // a fence only: barriers too.
+  FP8WIRE_BODY void arm(u64* barrier) const {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(shared_address(barrier)) : "memory");
+    show();
+  }
+  FP8WIRE_BODY void fetch(void* to, const void* from, int bytes, u64* barrier) const {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 :
+                 : "r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :
+                 : "r"(shared_address(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes),
+                   "r"(shared_address(barrier))
+                 : "memory");
+  }
+  FP8WIRE_BODY void wait(u64* barrier, u32 parity) const {
+    u32 there;
+    do {
+      asm volatile(
+          "{.reg .pred p;\n\t"
+          "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+          "selp.b32 %0, 1, 0, p;}"
+          : "=r"(there)
+          : "r"(shared_address(barrier)), "r"(parity)
+          : "memory");
+    } while (there == 0);
+  }
+  FP8WIRE_BODY void show() const { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
+  FP8WIRE_BODY void send(void* to, const void* from, int bytes) const {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                 :
+                 : "l"(__cvta_generic_to_global(to)), "r"(shared_address(from)), "r"(bytes)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+  }
+  FP8WIRE_BODY void sent() const { asm volatile("cp.async.bulk.wait_group.read 0;" : : : "memory"); }
+  FP8WIRE_BODY void finish() const { asm volatile("cp.async.bulk.wait_group 0;" : : : "memory"); }
 
   static FP8WIRE_BODY u32 max_halves(u32 a, u32 b) {
     u32 larger;
@@ -136,9 +179,12 @@ struct context {
     low = Element::decode(static_cast<u8>(codes));
     high = Element::decode(static_cast<u8>(codes >> 8));
   }
+
+ private:
+  static FP8WIRE_BODY u32 shared_address(const void* at) { return static_cast<u32>(__cvta_generic_to_shared(at)); }
 };
 
-static_assert(kernel::block_context<context>);
+static_assert(kernel::bulk_context<context>);
 
 }  // namespace cuda
 FP8WIRE_ABI_END

@@ -37,8 +37,7 @@ FP8WIRE_BODY bool settle(Context& c, const Scales& scales, const tile_place& pla
   c.write(operands + row * grid::cols + col, scale.operand);
   store_scale(c, scales, place.batch, i64{place.down} * grid::rows + row, i64{place.across} * grid::cols + col,
               scale.stored);
-  if constexpr (converts_all<typename Recipe::element>) return true;
-  else return f32::is_finite(bits_of(Recipe::rule::apply(float_of(amax_bits), scale.operand)));
+  return stays_finite<Recipe>(amax_bits, scale.operand);
 }
 
 }  // namespace kernel

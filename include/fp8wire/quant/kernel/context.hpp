@@ -67,6 +67,25 @@ concept block_context = requires(Context& c, u32 v, u64 wide, bool yes, float x,
   { Context::widen(fp16{}) } -> std::same_as<float>;
 };
 
+/// What bodies that move runs of bytes by bulk copies ask for besides. blocks: of the grid. bulk_copies: whether the
+/// device has them; the words below are not called where it has none. Addresses and sizes: multiples of 16 bytes.
+/// arm: makes *barrier, in shared memory, one that waits for fetches. fetch: asks for bytes of global memory; all who
+/// wait(barrier, parity) go on when the bytes of the barrier's fetch number n are there, parity n % 2. show: what the
+/// thread wrote to shared memory becomes visible to bulk copies. send: asks for bytes of shared memory to be stored.
+/// sent: returns when all sends of this thread have read shared memory. finish: when they have written, too.
+template <class Context>
+concept bulk_context = block_context<Context> && requires(Context& c, u64* barrier, u8* to, const u8* from) {
+  { c.blocks() } -> std::same_as<i64>;
+  { Context::bulk_copies } -> std::convertible_to<bool>;
+  c.arm(barrier);
+  c.fetch(to, from, 16, barrier);
+  c.wait(barrier, u32{0});
+  c.show();
+  c.send(to, from, 16);
+  c.sent();
+  c.finish();
+};
+
 /// Threads of a warp, on every machine that CUDA knows.
 inline constexpr int warp_size = 32;
 

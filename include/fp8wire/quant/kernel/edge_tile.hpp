@@ -83,12 +83,7 @@ FP8WIRE_BODY void quantize_edge_tile(Context& c, edge_shared<Recipe>& shared, fl
     if (!inside) return;
     const In weight = c.load(&in(place.row() + row, place.col() + col));
     const float operand = c.read(operands + row / block::rows * grid::cols + col / block::cols);
-    const float value = Recipe::rule::apply(entering<Recipe>(weight), operand);
-    using element = typename Recipe::element;
-    u8 code;
-    if constexpr (converts_all<element>) code = static_cast<u8>(Context::template convert2<element>(value, value));
-    else code = element::encode(value);
-    c.store(&codes(place.batch, place.row() + row, place.col() + col), code);
+    c.store(&codes(place.batch, place.row() + row, place.col() + col), any_code<Recipe>(c, weight, operand));
   });
 }
 

@@ -38,6 +38,20 @@ template <class Recipe, class In> FP8WIRE_HD constexpr float entering(In weight)
   return value;
 }
 
+/// Whether no element of a block can leave the finite numbers, or whether that makes no difference to its code.
+template <class Recipe> FP8WIRE_HD constexpr bool stays_finite(u32 amax_bits, float operand) noexcept {
+  if constexpr (converts_all<typename Recipe::element>) return true;
+  else return f32::is_finite(bits_of(Recipe::rule::apply(float_of(amax_bits), operand)));
+}
+
+/// The code of any weight, NaN and Inf too.
+template <class Recipe, class Context, class In> FP8WIRE_BODY u8 any_code(Context&, In weight, float operand) {
+  using element = typename Recipe::element;
+  const float value = Recipe::rule::apply(entering<Recipe>(weight), operand);
+  if constexpr (converts_all<element>) return static_cast<u8>(Context::template convert2<element>(value, value));
+  else return element::encode(value);
+}
+
 /// The codes of two values that entered the recipe, the first in the low byte.
 /// Expects, unless converts_all<element>: both are finite and stay so under the rule.
 template <class Recipe, class Context>

@@ -2,11 +2,9 @@
 /// One thread's share of a whole tile: a vector of a row in each of a few row bands, kept in registers.
 #ifndef FP8WIRE_QUANT_KERNEL_FRAGMENT_HPP
 #define FP8WIRE_QUANT_KERNEL_FRAGMENT_HPP
-#include <type_traits>
-
-#include <fp8wire/quant/kernel/element.hpp>
 #include <fp8wire/quant/kernel/place.hpp>
 #include <fp8wire/quant/kernel/tasks.hpp>
+#include <fp8wire/quant/kernel/vectors.hpp>
 
 FP8WIRE_ABI_BEGIN
 namespace kernel {
@@ -14,107 +12,23 @@ namespace kernel {
 /// How many threads share a tile of In: enough that one holds 32 words of it.
 template <class In> inline constexpr int tile_threads = 128 * static_cast<int>(sizeof(In));
 
-/// Magnitudes order as unsigned integers, NaN above Inf: two of a 16-bit type fit a word and are compared at once.
-template <class In> using magnitude_t = std::conditional_t<sizeof(In) == 2, u16, u32>;
-
-/// The FP32 bits of |x| from a magnitude of In.
-template <class In> FP8WIRE_HD constexpr u32 widened(u32 magnitude) noexcept {
-  if constexpr (std::same_as<In, float>) return magnitude;
-  else return bits_of(to_float(In{static_cast<u16>(magnitude)}));
-}
-
 /// 8 x 16 or 4 x 32 bytes: thread t holds columns [col, col + width) of the rows row + i * step.
-template <class Recipe, class In, int Bytes> struct fragment {
+template <class Recipe, class In, int Bytes> struct fragment : vectors<Recipe, In, Bytes, 128 / Bytes> {
+  using part = vectors<Recipe, In, Bytes, 128 / Bytes>;
   static constexpr int threads = tile_threads<In>;
-  static constexpr int width = Bytes / static_cast<int>(sizeof(In));
-  static constexpr int lanes = tile_extent / width;   // threads that share a row
-  static constexpr int step = threads / lanes;        // rows of a band
-  static constexpr int bands = tile_extent / step;
-  static constexpr int count = Bytes / 4;             // words of a vector
-  static constexpr bool rounded = std::same_as<In, float> && Recipe::num.f32_through_bf16;
-  using vector = words<count>;
-  using magnitude = magnitude_t<In>;
-  using codes_vector = sized_t<width>;
-
-  vector at[static_cast<std::size_t>(bands)];
+  static constexpr int lanes = tile_extent / part::width;  // threads that share a row
+  static constexpr int step = threads / lanes;             // rows of a band
+  static_assert(part::bands * step == tile_extent);
 
   static FP8WIRE_HD constexpr int row_of(int thread) noexcept { return thread / lanes; }
-  static FP8WIRE_HD constexpr int col_of(int thread) noexcept { return thread % lanes * width; }
+  static FP8WIRE_HD constexpr int col_of(int thread) noexcept { return thread % lanes * part::width; }
 
   template <class Context>
   FP8WIRE_BODY void load(Context& c, const matrix_view<const In>& in, i64 batch, i64 row, i64 col) {
     const auto rows = rows_of(in, batch, row + row_of(c.thread()), col + col_of(c.thread()), step);
     FP8WIRE_UNROLL
-    for (int i = 0; i < bands; ++i) {
-      at[i] = c.load(reinterpret_cast<const vector*>(rows(i)));
-      if constexpr (rounded) {
-        FP8WIRE_UNROLL
-        for (int w = 0; w < count; ++w) at[i].at[w] = bits_of(to_float(to_bf16(float_of(at[i].at[w]))));
-      }
-    }
-  }
-
-  /// Magnitudes of word `word` of band `band`, packed as in the weights.
-  FP8WIRE_BODY u32 magnitudes(int band, int word) const {
-    return at[band].at[word] & (sizeof(In) == 2 ? 0x7FFF7FFFu : 0x7FFFFFFFu);
-  }
-  /// The larger of two packed magnitudes, half by half.
-  template <class Context> static FP8WIRE_BODY u32 larger(Context&, u32 a, u32 b) {
-    if constexpr (sizeof(In) == 2) return Context::max_halves(a, b);
-    else return a > b ? a : b;
-  }
-  /// The largest magnitude in a packed word.
-  static FP8WIRE_BODY u32 folded(u32 packed) {
-    if constexpr (sizeof(In) == 2) return (packed & 0xFFFF) > packed >> 16 ? packed & 0xFFFF : packed >> 16;
-    else return packed;
-  }
-  template <class Context> FP8WIRE_BODY u32 band_magnitudes(Context& c, int band) const {
-    u32 largest = magnitudes(band, 0);
-    FP8WIRE_UNROLL
-    for (int w = 1; w < count; ++w) largest = larger(c, largest, magnitudes(band, w));
-    return largest;
-  }
-  /// Whether a folded magnitude is Inf or NaN.
-  static FP8WIRE_BODY bool nonfinite(u32 magnitude_bits) {
-    if constexpr (std::same_as<In, float>) return magnitude_bits >= f32::infinity;
-    else return magnitude_bits >= (std::same_as<In, bf16> ? 0x7F80u : 0x7C00u);
-  }
-
-  /// Element `col` of band `band` as it enters the recipe. The weights are finite here.
-  template <class Context> FP8WIRE_BODY float value(Context&, int band, int col) const {
-    if constexpr (std::same_as<In, float>) {
-      return entering<Recipe, float>(float_of(at[band].at[col]));  // rounding a BF16 to BF16 changes nothing
-    } else {
-      const u32 word = at[band].at[col / 2];
-      const In weight{static_cast<u16>(col % 2 == 0 ? word & 0xFFFF : word >> 16)};
-      if constexpr (std::same_as<In, fp16>) return entering<Recipe, float>(Context::widen(weight));
-      else return entering<Recipe, In>(weight);
-    }
-  }
-
-  /// The codes of band `band`; operand(col) is that of the thread's column `col`.
-  template <class Context, class Operand>
-  FP8WIRE_BODY codes_vector codes(Context& c, int band, const Operand& operand) const {
-    constexpr int made_words = width < 4 ? 1 : width / 4;
-    u32 made[static_cast<std::size_t>(made_words)];
-    FP8WIRE_UNROLL
-    for (int w = 0; w < made_words; ++w) {
-      const int col = 4 * w;
-      const u32 low = codes2<Recipe>(c, value(c, band, col), value(c, band, col + 1), operand(col), operand(col + 1));
-      const u32 high =
-          codes2<Recipe>(c, value(c, band, col + 2), value(c, band, col + 3), operand(col + 2), operand(col + 3));
-      made[w] = low | high << 16;
-    }
-    if constexpr (width == 4) {
-      return made[0];
-    } else if constexpr (width == 8) {
-      return made[0] | static_cast<u64>(made[1]) << 32;
-    } else {
-      codes_vector all;
-      FP8WIRE_UNROLL
-      for (int w = 0; w < made_words; ++w) all.at[w] = made[w];
-      return all;
-    }
+    for (int i = 0; i < part::bands; ++i)
+      part::take(i, c.load(reinterpret_cast<const typename part::vector*>(rows(i))));
   }
 };
 

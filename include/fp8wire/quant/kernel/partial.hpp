@@ -99,10 +99,7 @@ template <class Source, class Task> struct partial_amax_body {
       if (at.whole_tile(held::width)) {
         held part;
         part.load(c, at.task.part, 0, at.row, at.col);
-        u32 largest = part.band_magnitudes(c, 0);
-        FP8WIRE_UNROLL
-        for (int i = 1; i < held::bands; ++i) largest = held::larger(c, largest, part.band_magnitudes(c, i));
-        largest = held::folded(largest);
+        u32 largest = held::folded(part.all_magnitudes(c));
         if (!c.sync_or(held::nonfinite(largest))) {
           largest = c.warp_max(largest);
           if (c.thread() % warp_size == 0 && largest > 0)

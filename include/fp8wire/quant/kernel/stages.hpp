@@ -10,12 +10,6 @@
 FP8WIRE_ABI_BEGIN
 namespace kernel {
 
-/// One operand for all columns of a thread's vector.
-struct same_operand {
-  float operand;
-  FP8WIRE_BODY float operator()(int) const { return operand; }
-};
-
 /// Blocks of one row: 1x32, 1x128.
 template <class Recipe, class In, int Bytes> struct row_stage {
   using held = fragment<Recipe, In, Bytes>;
@@ -153,10 +147,7 @@ template <class Recipe, class In, int Bytes> struct tile_stage {
   };
 
   template <class Context> static FP8WIRE_BODY u32 collect(Context& c, shared& s, const held& tile) {
-    u32 largest = tile.band_magnitudes(c, 0);
-    FP8WIRE_UNROLL
-    for (int i = 1; i < held::bands; ++i) largest = held::larger(c, largest, tile.band_magnitudes(c, i));
-    largest = c.warp_max(held::folded(largest));
+    const u32 largest = c.warp_max(held::folded(tile.all_magnitudes(c)));
     if (c.thread() % warp_size == 0) c.write(s.partial + c.thread() / warp_size, largest);
     return largest;
   }
