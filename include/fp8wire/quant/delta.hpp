@@ -29,7 +29,7 @@ FP8WIRE_ALWAYS_INLINE status quantize_delta(matrix_view<const In> in, matrix_vie
   detail::expect_equal(changed.rows, in.rows, "change bitmap: rows differ from the weights");
   detail::expect_equal(changed.cols, bitmap_cols(in.cols), "change bitmap: columns are not one bit an element");
   if (in.size() == 0) return {};
-  const bool bad = detail::FP8WIRE_CG::quantize_on_host<Recipe, In>(
+  const bool bad = detail::FP8WIRE_CG::quantize_on_host<Recipe, In, true>(
       {in, out.codes, out.scales, amax_floor, before, changed}, run, body);
   return {bad ? detail::first_nonfinite<In>(in) : -1};
 }

@@ -71,7 +71,8 @@ FP8WIRE_ALWAYS_INLINE constexpr status quantize(matrix_view<const In> in, pair_v
                                                              out.scales.slice_of(b), amax_floor);
     }
   } else {
-    nonfinite = detail::FP8WIRE_CG::quantize_on_host<Recipe, In>({in, out.codes, out.scales, amax_floor}, run, body);
+    nonfinite =
+        detail::FP8WIRE_CG::quantize_on_host<Recipe, In, false>({in, out.codes, out.scales, amax_floor}, run, body);
   }
   return {nonfinite ? detail::first_nonfinite<In>(in) : -1};
 }

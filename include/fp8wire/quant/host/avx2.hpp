@@ -17,40 +17,39 @@ namespace FP8WIRE_CG {
 
 template <row_cast Cast, class In> struct avx2 {
   using vector = __m256i;
-  static constexpr i64 ahead = 4096 / i64{sizeof(In)}, ahead_again = 1024 / i64{sizeof(In)};
+  static constexpr i64 octaves_ahead = 8192 / i64{sizeof(In)};
 
   static constexpr row_kernel<In> kernel() noexcept { return wide_kernel<avx2, Cast, In>(32); }
 
   /// One row of a band: maxima of `seen`, codes of `cast` with the tables of the blocks, or both interleaved, so that
-  /// one waits for memory while the other computes. `jump`: what lies between a row's end and the next row's start.
+  /// one waits for memory while the other computes.
   template <bool See, bool Codes, bool Stream>
-  FP8WIRE_AVX2 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, u8* codes, i64 cols, i64 block_cols,
-                                                block_state* block, i64 jump) noexcept {
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, code_place place, i64 cols,
+                                                i64 block_cols, block_state* block, look_ahead ahead) noexcept {
     const constants fixed = make_constants();
-    const hints to_see(ahead, cols, jump), to_cast(See ? ahead_again : ahead, cols, jump);
     i64 col = 0;
     if constexpr (Cast.cols_128) {
       for (; col + 128 <= cols; col += 128, ++block) {
         vector low = load(block->maxima), high = load(block->maxima + 32);
-        if constexpr (See) see128(fixed, seen + col, seen + to_see.from(col), low, high);
+        if constexpr (See) see128(fixed, seen + col, seen + col + ahead.seen, low, high);
         if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
-        if constexpr (Codes) cast128<Stream, See>(fixed, *block, cast + col, cast + to_cast.from(col), codes + col);
+        if constexpr (Codes) cast128<Stream>(fixed, *block, cast + col, place.at<Cast>(col), ahead);
       }
     }
     for (; col < cols; ++block) {
       const i64 end = cols - col < block_cols ? cols : col + block_cols;
       vector low = load(block->maxima), high = load(block->maxima + 32);
       for (; col + 128 <= end; col += 128) {
-        if constexpr (See) see128(fixed, seen + col, seen + to_see.from(col), low, high);
-        if constexpr (Codes) cast128<Stream, See>(fixed, *block, cast + col, cast + to_cast.from(col), codes + col);
+        if constexpr (See) see128(fixed, seen + col, seen + col + ahead.seen, low, high);
+        if constexpr (Codes) cast128<Stream>(fixed, *block, cast + col, place.at<Cast>(col), ahead);
       }
       for (; col + 32 <= end; col += 32) {
         if constexpr (See) see32(fixed, seen + col, low, high);
-        if constexpr (Codes) cast_few<Stream>(*block, cast + col, codes + col, 32);
+        if constexpr (Codes) cast_few<Stream>(*block, cast + col, place.at<Cast>(col), 32);
       }
       if (col < end) {
         if constexpr (See) see_tail(fixed, seen + col, end - col, low, high);
-        if constexpr (Codes) cast_few<false>(*block, cast + col, codes + col, end - col);
+        if constexpr (Codes) cast_few<false>(*block, cast + col, place.at<Cast>(col), end - col);
         col = end;
       }
       if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
@@ -105,7 +104,7 @@ template <row_cast Cast, class In> struct avx2 {
                   above = _mm_set1_epi16(static_cast<short>(steps.most - 1));
     i64 block = 0;
     for (; block + 8 <= blocks; block += 8, from += 256, codes += 256) {
-      prefetch128<3>(from + ahead), prefetch128<3>(from + ahead + 128);
+      prefetch128<2>(from + octaves_ahead), prefetch128<2>(from + octaves_ahead + 128);
       const __m128i a = pair_max(maxima8(fixed, from), maxima8(fixed, from + 32));
       const __m128i b = pair_max(maxima8(fixed, from + 64), maxima8(fixed, from + 96));
       const __m128i c = pair_max(maxima8(fixed, from + 128), maxima8(fixed, from + 160));
@@ -126,27 +125,6 @@ template <row_cast Cast, class In> struct avx2 {
       octaves128<Stream, 4>(fixed, ulp, bias, top, less, from + 128, codes + 128, scales + block + 4);
     }
     return block;
-  }
-
-  /// Codes of `cols` elements beside those they replace: writes them and one bit an element that says whether they
-  /// differ. `jump`: as in row, of `before`.
-  template <bool Stream>
-  FP8WIRE_AVX2 FP8WIRE_NOINLINE static void replace(const u8* fresh, const u8* before, u8* codes, u8* changed, i64 cols,
-                                                    i64 jump) noexcept {
-    const hints to_compare(4096, cols, jump);
-    i64 col = 0;
-    for (; col + 32 <= cols; col += 32) {
-      const vector now = load(fresh + col);
-      __builtin_prefetch(before + to_compare.from(col), 0, 3);
-      const u32 differs = ~static_cast<u32>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(now, load(before + col))));
-      __builtin_memcpy(changed + col / 8, &differs, 4);
-      store<Stream>(codes + col, now);
-    }
-    for (; col < cols; ++col) {
-      if (col % 8 == 0) changed[col / 8] = 0;
-      changed[col / 8] = static_cast<u8>(changed[col / 8] | (fresh[col] != before[col] ? 1 << (col % 8) : 0));
-      codes[col] = fresh[col];
-    }
   }
 
  private:
@@ -173,6 +151,7 @@ template <row_cast Cast, class In> struct avx2 {
   /// register.
   struct constants {
     vector magnitude, split, nibble, raise, field, one, sign;
+    vector power, shift, halves, half, less, lift, order;  // of lifted arithmetic
   };
   FP8WIRE_AVX2_INLINE static vector hidden(vector value) noexcept {
     asm("" : "+x"(value));
@@ -189,6 +168,15 @@ template <row_cast Cast, class In> struct avx2 {
         hidden(_mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
     made.nibble = bytes(15), made.raise = bytes(0xE0), made.field = bytes(0x7F), made.one = bytes(1),
     made.sign = bytes(0x80);
+    if constexpr (Cast.direct && !Cast.table) {
+      made.power = hidden(_mm256_set1_epi32(static_cast<int>(0xFF800000)));
+      made.shift = hidden(_mm256_set1_epi32((127 + dropped_bits) << 23));
+      made.halves = hidden(_mm256_set1_epi32(1 << 16 | 1 << spare_bits));
+      made.half = hidden(_mm256_set1_epi16(0x7FFF));
+      made.less = hidden(_mm256_set1_epi16(static_cast<short>(lifted_zero)));
+      made.lift = bytes(lift);
+      made.order = hidden(_mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    }
     return made;
   }
   FP8WIRE_AVX2_INLINE static __m256 ieee_result(__m256 value) noexcept {
@@ -217,7 +205,7 @@ template <row_cast Cast, class In> struct avx2 {
   }
   FP8WIRE_AVX2_INLINE static void see128(const constants& fixed, const In* from, const In* next, vector& low,
                                          vector& high) noexcept {
-    prefetch128<3>(next);
+    prefetch128<2>(next);
     see32(fixed, from, low, high), see32(fixed, from + 32, low, high);
     see32(fixed, from + 64, low, high), see32(fixed, from + 96, low, high);
   }
@@ -279,6 +267,39 @@ template <row_cast Cast, class In> struct avx2 {
     return _mm256_and_si256(code, _mm256_set1_epi32(0xFFFF));
   }
 
+  /// The code of each element as 16-bit sign and magnitude, in `spare_bits` more bits and from another zero: the image's
+  /// power of two is added to it far above its last bit, where the adder rounds, and multiplying and adding the halves
+  /// of the sum puts the exponent before the mantissa. Takes images that are zero or normal.
+  static constexpr int spare_bits = 7 - mantissa_bits, lift = 40;
+  static constexpr int lifted_zero = ((128 - Cast.bias + 80 + dropped_bits) << 7) - (lift << spare_bits);
+  FP8WIRE_AVX2_INLINE static vector lifted8(const constants& fixed, const In* from, __m256 operand) noexcept {
+    const __m256 element = as_float(load8(from));
+    __m256 image;
+    if constexpr (Cast.divide) image = quotient(element, operand);
+    else image = _mm256_mul_ps(element, operand);
+    image = ieee_result(image);
+    const __m256 power = as_float(_mm256_and_si256(as_bits(image), fixed.power));
+    return _mm256_madd_epi16(as_bits(_mm256_fmadd_ps(power, as_float(fixed.shift), image)), fixed.halves);
+  }
+  FP8WIRE_AVX2_INLINE static vector lifted_magnitudes(const constants& fixed, vector halves) noexcept {
+    return _mm256_srli_epi16(_mm256_subs_epu16(_mm256_and_si256(halves, fixed.half), fixed.less), spare_bits);
+  }
+  /// 32 codes. `least` keeps the smallest magnitude less one, zero counting as 255; magnitudes are `lift` too large, so
+  /// that those which would be subnormal, and lose bits, can be told from zeros: see missed.
+  FP8WIRE_AVX2_INLINE static vector lifted32(const constants& fixed, const In* from, __m256 operand,
+                                             vector& least) noexcept {
+    const vector low = _mm256_packs_epi32(lifted8(fixed, from, operand), lifted8(fixed, from + 8, operand));
+    const vector high = _mm256_packs_epi32(lifted8(fixed, from + 16, operand), lifted8(fixed, from + 24, operand));
+    const vector raised = _mm256_packus_epi16(lifted_magnitudes(fixed, low), lifted_magnitudes(fixed, high));
+    least = _mm256_min_epu8(least, _mm256_sub_epi8(raised, fixed.one));
+    const vector codes = with_sign(_mm256_subs_epu8(raised, fixed.lift), _mm256_packs_epi16(low, high));
+    return _mm256_permutevar8x32_epi32(codes, fixed.order);
+  }
+  FP8WIRE_AVX2_INLINE static bool missed(vector least) noexcept {
+    const vector below = _mm256_subs_epu8(_mm256_set1_epi8((1 << mantissa_bits) + lift - 1), least);
+    return !_mm256_testz_si256(below, below);
+  }
+
   FP8WIRE_AVX2_INLINE static vector cast32(const In* from, __m256 operand) noexcept {
     const vector a = load8(from), b = load8(from + 8), c = load8(from + 16), d = load8(from + 24);
     const vector bias = _mm256_set1_epi16(static_cast<short>(excess));
@@ -328,12 +349,28 @@ template <row_cast Cast, class In> struct avx2 {
     else return _mm256_andnot_si256(_mm256_cmpeq_epi16(bits, _mm256_set1_epi16(static_cast<short>(0x8000))), bits);
   }
 
-  template <bool Stream, bool Again>
+  /// The next 32 codes, past the caches where they are streamed.
+  template <bool Stream> FP8WIRE_AVX2_INLINE static void put(code_place place, i64 i, vector codes) noexcept {
+    if constexpr (Cast.compare) {
+      const u32 differs = ~static_cast<u32>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(codes, load(place.before + i))));
+      __builtin_memcpy(place.changed + i / 8, &differs, 4);
+    }
+    store<Stream>(place.codes + i, codes);
+  }
+  template <bool Stream>
+  FP8WIRE_AVX2_INLINE static void put128(code_place place, vector a, vector b, vector c, vector d) noexcept {
+    put<Stream>(place, 0, a), put<Stream>(place, 32, b), put<Stream>(place, 64, c), put<Stream>(place, 96, d);
+  }
+
+  template <bool Stream>
   FP8WIRE_AVX2_INLINE static void cast128(const constants& fixed, const block_state& block, const In* from,
-                                          const In* next, u8* codes) noexcept {
-    prefetch128<Again ? 0 : 3>(next);
+                                          code_place place, look_ahead ahead) noexcept {
+    prefetch128<3>(from + ahead.cast);
+    if constexpr (Cast.compare) {
+      __builtin_prefetch(place.before + ahead.before, 0, 2), __builtin_prefetch(place.before + ahead.before + 64, 0, 2);
+    }
     if constexpr (Cast.table) {
-      if (__builtin_expect(!block.tabled, 0)) return cast_cold<Stream>(block, from, codes);
+      if (__builtin_expect(!block.tabled, 0)) return cast_cold<Stream>(block, from, place);
       const lookup table = {twice(block.rounding), twice(block.exponent),
                             _mm256_set1_epi8(static_cast<char>(block.below))};
       vector least = _mm256_set1_epi8(-1);
@@ -341,13 +378,17 @@ template <row_cast Cast, class In> struct avx2 {
       const vector c = look_up32(fixed, table, from + 64, least), d = look_up32(fixed, table, from + 96, least);
       // Below the normal codes the table does not reach. All or nothing: a line that was streamed must not be touched
       // again.
-      const vector missed = _mm256_subs_epu8(table.below, least);
-      if (__builtin_expect(!_mm256_testz_si256(missed, missed), 0)) return cast_cold<Stream>(block, from, codes);
-      store<Stream>(codes, a), store<Stream>(codes + 32, b), store<Stream>(codes + 64, c), store<Stream>(codes + 96, d);
+      const vector unreached = _mm256_subs_epu8(table.below, least);
+      if (__builtin_expect(!_mm256_testz_si256(unreached, unreached), 0)) return cast_cold<Stream>(block, from, place);
+      put128<Stream>(place, a, b, c, d);
     } else {
-      if (__builtin_expect(block.how != cast_how::direct, 0)) return cast_cold<Stream>(block, from, codes);
-      const __m256 factor = _mm256_set1_ps(block.operand);
-      for (int i = 0; i < 128; i += 32) store<Stream>(codes + i, cast32(from + i, factor));
+      if (__builtin_expect(block.how != cast_how::lifted, 0)) return cast_cold<Stream>(block, from, place);
+      const __m256 factor = _mm256_set1_ps(block.lifted);
+      vector least = _mm256_set1_epi8(-1);
+      const vector a = lifted32(fixed, from, factor, least), b = lifted32(fixed, from + 32, factor, least);
+      const vector c = lifted32(fixed, from + 64, factor, least), d = lifted32(fixed, from + 96, factor, least);
+      if (__builtin_expect(missed(least), 0)) return cast_cold<Stream>(block, from, place);
+      put128<Stream>(place, a, b, c, d);
     }
   }
   FP8WIRE_AVX2_INLINE static __m128i maxima8(const constants& fixed, const In* from) noexcept {
@@ -366,8 +407,7 @@ template <row_cast Cast, class In> struct avx2 {
     const vector b = octaves32<First + 1>(fixed, ulp, bias, top, less, from + 32, least);
     const vector c = octaves32<First + 2>(fixed, ulp, bias, top, less, from + 64, least);
     const vector d = octaves32<First + 3>(fixed, ulp, bias, top, less, from + 96, least);
-    const vector missed = _mm256_subs_epu8(_mm256_set1_epi8(47), least);
-    if (__builtin_expect(!_mm256_testz_si256(missed, missed), 0)) return octaves_cold<Stream>(from, codes, scales);
+    if (__builtin_expect(missed(least), 0)) return octaves_cold<Stream>(from, codes, scales);
     store<Stream>(codes, a), store<Stream>(codes + 32, b), store<Stream>(codes + 64, c), store<Stream>(codes + 96, d);
   }
   template <int Block>
@@ -400,18 +440,25 @@ template <row_cast Cast, class In> struct avx2 {
   }
   template <bool Stream>
   FP8WIRE_AVX2 __attribute__((noinline, cold)) static void cast_cold(const block_state& block, const In* from,
-                                                                     u8* codes) noexcept {
+                                                                     code_place place) noexcept {
     alignas(32) u8 some[128];
     cast_some<avx2>(block, from, some, 128);
-    for (int i = 0; i < 128; i += 32) store<Stream>(codes + i, load(some + i));
+    for (int i = 0; i < 128; i += 32) put<Stream>(place, i, load(some + i));
   }
   template <bool Stream>
-  FP8WIRE_AVX2_INLINE static void cast_few(const block_state& block, const In* from, u8* codes, i64 count) noexcept {
+  FP8WIRE_AVX2_INLINE static void cast_few(const block_state& block, const In* from, code_place place,
+                                           i64 count) noexcept {
     if constexpr (Cast.direct) {
-      if (count == 32 && block.how == cast_how::direct)
-        return store<Stream>(codes, cast32(from, _mm256_set1_ps(block.operand)));
+      if (count == 32 && block.how != cast_how::reference)
+        return put<Stream>(place, 0, cast32(from, _mm256_set1_ps(block.operand)));
     }
-    cast_some<avx2>(block, from, codes, count);
+    if constexpr (Cast.compare) {
+      u8 some[32];
+      cast_some<avx2>(block, from, some, count);
+      replace_some(some, place, count);
+    } else {
+      cast_some<avx2>(block, from, place.codes, count);
+    }
   }
 };
 

@@ -13,7 +13,7 @@ namespace FP8WIRE_CG {
 
 template <row_cast Cast, class In> struct avx512 {
   using vector = __m512i;
-  static constexpr i64 ahead = 4096 / i64{sizeof(In)}, ahead_again = 1024 / i64{sizeof(In)};
+  static constexpr i64 octaves_ahead = 8192 / i64{sizeof(In)};
   // Masks of all lanes: the forms without a mask make g++ 12 warn of its own headers (GCC bug 105593), the code is the
   // same.
   static constexpr __mmask16 all16 = 0xFFFF;
@@ -23,35 +23,34 @@ template <row_cast Cast, class In> struct avx512 {
 
   /// As avx2::row.
   template <bool See, bool Codes, bool Stream>
-  FP8WIRE_AVX512 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, u8* codes, i64 cols, i64 block_cols,
-                                                  block_state* block, i64 jump) noexcept {
+  FP8WIRE_AVX512 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, code_place place, i64 cols,
+                                                  i64 block_cols, block_state* block, look_ahead ahead) noexcept {
     const constants fixed = make_constants();
-    const hints to_see(ahead, cols, jump), to_cast(See ? ahead_again : ahead, cols, jump);
     i64 col = 0;
     if constexpr (Cast.cols_128) {
       for (; col + 128 <= cols; col += 128, ++block) {
         if constexpr (See) {
           vector most = load(block->maxima);
-          see128(fixed, seen + col, seen + to_see.from(col), most);
+          see128(fixed, seen + col, seen + col + ahead.seen, most);
           store<false>(block->maxima, most);
         }
-        if constexpr (Codes) cast128<Stream, See>(fixed, *block, cast + col, cast + to_cast.from(col), codes + col);
+        if constexpr (Codes) cast128<Stream>(fixed, *block, cast + col, place.at<Cast>(col), ahead);
       }
     }
     for (; col < cols; ++block) {
       const i64 end = cols - col < block_cols ? cols : col + block_cols;
       vector most = load(block->maxima);
       for (; col + 128 <= end; col += 128) {
-        if constexpr (See) see128(fixed, seen + col, seen + to_see.from(col), most);
-        if constexpr (Codes) cast128<Stream, See>(fixed, *block, cast + col, cast + to_cast.from(col), codes + col);
+        if constexpr (See) see128(fixed, seen + col, seen + col + ahead.seen, most);
+        if constexpr (Codes) cast128<Stream>(fixed, *block, cast + col, place.at<Cast>(col), ahead);
       }
       for (; col + 32 <= end; col += 32) {
         if constexpr (See) see32(fixed, seen + col, most);
-        if constexpr (Codes) cast_few<Stream>(*block, cast + col, codes + col);
+        if constexpr (Codes) cast_few<Stream>(*block, cast + col, place.at<Cast>(col), 32);
       }
       if (col < end) {
         if constexpr (See) see_tail(fixed, seen + col, end - col, most);
-        if constexpr (Codes) cast_some<avx512>(*block, cast + col, codes + col, end - col);
+        if constexpr (Codes) cast_few<false>(*block, cast + col, place.at<Cast>(col), end - col);
         col = end;
       }
       if constexpr (See) store<false>(block->maxima, most);
@@ -101,7 +100,7 @@ template <row_cast Cast, class In> struct avx512 {
                   above = _mm_set1_epi16(static_cast<short>(steps.most - 1));
     i64 block = 0;
     for (; block + 8 <= blocks; block += 8, from += 256, codes += 256) {
-      prefetch128<3>(from + ahead), prefetch128<3>(from + ahead + 128);
+      prefetch128<2>(from + octaves_ahead), prefetch128<2>(from + octaves_ahead + 128);
       const __m128i a = pair_max(maxima8(from), maxima8(from + 32));
       const __m128i b = pair_max(maxima8(from + 64), maxima8(from + 96));
       const __m128i c = pair_max(maxima8(from + 128), maxima8(from + 160));
@@ -121,26 +120,6 @@ template <row_cast Cast, class In> struct avx512 {
       octaves128<Stream, 4>(fixed, less, from + 128, codes + 128, scales + block + 4);
     }
     return block;
-  }
-
-  /// As avx2::replace.
-  template <bool Stream>
-  FP8WIRE_AVX512 FP8WIRE_NOINLINE static void replace(const u8* fresh, const u8* before, u8* codes, u8* changed,
-                                                      i64 cols, i64 jump) noexcept {
-    const hints to_compare(4096, cols, jump);
-    i64 col = 0;
-    for (; col + 64 <= cols; col += 64) {
-      const vector now = load(fresh + col);
-      __builtin_prefetch(before + to_compare.from(col), 0, 3);
-      const u64 differs = _mm512_cmpneq_epu8_mask(now, load(before + col));
-      __builtin_memcpy(changed + col / 8, &differs, 8);
-      store<Stream>(codes + col, now);
-    }
-    for (; col < cols; ++col) {
-      if (col % 8 == 0) changed[col / 8] = 0;
-      changed[col / 8] = static_cast<u8>(changed[col / 8] | (fresh[col] != before[col] ? 1 << (col % 8) : 0));
-      codes[col] = fresh[col];
-    }
   }
 
  private:
@@ -169,6 +148,7 @@ template <row_cast Cast, class In> struct avx512 {
 
   struct constants {
     vector magnitude, even_bytes, odd_bytes, sign;
+    vector power, shift, halves, half, less, lift, order;  // of lifted arithmetic
   };
   FP8WIRE_AVX512_INLINE static vector hidden(vector value) noexcept {
     asm("" : "+v"(value));
@@ -183,6 +163,15 @@ template <row_cast Cast, class In> struct avx512 {
     made.even_bytes = hidden(load(even));
     made.odd_bytes = hidden(_mm512_add_epi8(made.even_bytes, _mm512_set1_epi8(1)));
     made.sign = hidden(_mm512_set1_epi8(static_cast<char>(0x80)));
+    if constexpr (Cast.direct && !Cast.table) {
+      made.power = hidden(_mm512_set1_epi32(static_cast<int>(0xFF800000)));
+      made.shift = hidden(_mm512_set1_epi32((127 + dropped_bits) << 23));
+      made.halves = hidden(_mm512_set1_epi32(1 << 16 | 1 << spare_bits));
+      made.half = hidden(_mm512_set1_epi16(0x7FFF));
+      made.less = hidden(_mm512_set1_epi16(static_cast<short>(lifted_zero)));
+      made.lift = hidden(_mm512_set1_epi8(lift));
+      made.order = hidden(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    }
     return made;
   }
 
@@ -196,7 +185,7 @@ template <row_cast Cast, class In> struct avx512 {
   }
   FP8WIRE_AVX512_INLINE static void see128(const constants& fixed, const In* from, const In* next,
                                            vector& most) noexcept {
-    prefetch128<3>(next);
+    prefetch128<2>(next);
     see32(fixed, from, most), see32(fixed, from + 32, most), see32(fixed, from + 64, most),
         see32(fixed, from + 96, most);
   }
@@ -258,6 +247,34 @@ template <row_cast Cast, class In> struct avx512 {
     return _mm512_maskz_cvtepi32_epi8(
         all16, _mm512_add_epi32(as_bits(sum), _mm512_maskz_srli_epi32(all16, as_bits(power), dropped_bits)));
   }
+  /// As avx2::lifted8 and lifted32, in wider vectors.
+  static constexpr int spare_bits = 7 - mantissa_bits, lift = 40;
+  static constexpr int lifted_zero = ((128 - Cast.bias + 80 + dropped_bits) << 7) - (lift << spare_bits);
+  FP8WIRE_AVX512_INLINE static vector lifted16(const constants& fixed, const In* from, __m512 operand) noexcept {
+    const __m512 element = as_float(load16(from));
+    __m512 image;
+    if constexpr (Cast.divide) image = quotient(element, operand);
+    else image = _mm512_mul_ps(element, operand);
+    image = ieee_result(image);
+    const __m512 power = as_float(_mm512_and_si512(as_bits(image), fixed.power));
+    return _mm512_madd_epi16(as_bits(_mm512_fmadd_ps(power, as_float(fixed.shift), image)), fixed.halves);
+  }
+  FP8WIRE_AVX512_INLINE static vector lifted_magnitudes(const constants& fixed, vector halves) noexcept {
+    return _mm512_srli_epi16(_mm512_subs_epu16(_mm512_and_si512(halves, fixed.half), fixed.less), spare_bits);
+  }
+  FP8WIRE_AVX512_INLINE static vector lifted64(const constants& fixed, const In* from, __m512 operand,
+                                               vector& least) noexcept {
+    const vector low = _mm512_packs_epi32(lifted16(fixed, from, operand), lifted16(fixed, from + 16, operand));
+    const vector high = _mm512_packs_epi32(lifted16(fixed, from + 32, operand), lifted16(fixed, from + 48, operand));
+    const vector raised = _mm512_packus_epi16(lifted_magnitudes(fixed, low), lifted_magnitudes(fixed, high));
+    least = _mm512_min_epu8(least, _mm512_sub_epi8(raised, _mm512_set1_epi8(1)));
+    const vector codes =
+        _mm512_min_epu8(_mm512_subs_epu8(raised, fixed.lift), _mm512_set1_epi8(static_cast<char>(Cast.max_code)));
+    vector signs = _mm512_and_si512(_mm512_packs_epi16(low, high), fixed.sign);
+    if constexpr (Cast.fnuz) signs = _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(codes, codes), signs);
+    return _mm512_maskz_permutexvar_epi32(all16, fixed.order, _mm512_or_si512(codes, signs));
+  }
+
   FP8WIRE_AVX512_INLINE static __m256i cast32(const In* from, __m512 operand) noexcept {
     const vector a = load16(from), b = load16(from + 16), zero = _mm512_setzero_si512();
     const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(code16(a, operand)), code16(b, operand), 1);
@@ -292,39 +309,70 @@ template <row_cast Cast, class In> struct avx512 {
     return _mm512_or_si512(codes, _mm512_and_si512(high, fixed.sign));
   }
 
-  template <bool Stream, bool Again>
+  /// As avx2::put, 64 and 32 codes.
+  template <bool Stream> FP8WIRE_AVX512_INLINE static void put(code_place place, i64 i, vector codes) noexcept {
+    if constexpr (Cast.compare) {
+      const u64 differs = _mm512_cmpneq_epu8_mask(codes, load(place.before + i));
+      __builtin_memcpy(place.changed + i / 8, &differs, 8);
+    }
+    store<Stream>(place.codes + i, codes);
+  }
+  template <bool Stream> FP8WIRE_AVX512_INLINE static void put32(code_place place, i64 i, __m256i codes) noexcept {
+    if constexpr (Cast.compare) {
+      const u32 differs = _mm256_cmpneq_epu8_mask(codes, load_half(place.before + i));
+      __builtin_memcpy(place.changed + i / 8, &differs, 4);
+    }
+    store32<Stream>(place.codes + i, codes);
+  }
+
+  template <bool Stream>
   FP8WIRE_AVX512_INLINE static void cast128(const constants& fixed, const block_state& block, const In* from,
-                                            const In* next, u8* codes) noexcept {
-    prefetch128<Again ? 0 : 3>(next);
+                                            code_place place, look_ahead ahead) noexcept {
+    prefetch128<3>(from + ahead.cast);
+    if constexpr (Cast.compare) {
+      __builtin_prefetch(place.before + ahead.before, 0, 2), __builtin_prefetch(place.before + ahead.before + 64, 0, 2);
+    }
     if constexpr (Cast.table) {
-      if (__builtin_expect(!block.tabled, 0)) return cast_cold<Stream>(block, from, codes);
+      if (__builtin_expect(!block.tabled, 0)) return cast_cold<Stream>(block, from, place);
       const vector low = load(block.octave), high = load(block.octave + 64);
       const vector first = _mm512_set1_epi8(static_cast<char>(block.first));
       __mmask64 missed = 0;
       const vector a = look_up64(fixed, low, high, first, from, missed);
       const vector b = look_up64(fixed, low, high, first, from + 64, missed);
-      if (__builtin_expect(missed != 0, 0)) return cast_cold<Stream>(block, from, codes);
-      store<Stream>(codes, a), store<Stream>(codes + 64, b);
+      if (__builtin_expect(missed != 0, 0)) return cast_cold<Stream>(block, from, place);
+      put<Stream>(place, 0, a), put<Stream>(place, 64, b);
     } else {
-      if (__builtin_expect(block.how != cast_how::direct, 0)) return cast_cold<Stream>(block, from, codes);
-      const __m512 factor = _mm512_set1_ps(block.operand);
-      store32<Stream>(codes, cast32(from, factor)), store32<Stream>(codes + 32, cast32(from + 32, factor));
-      store32<Stream>(codes + 64, cast32(from + 64, factor)), store32<Stream>(codes + 96, cast32(from + 96, factor));
+      if (__builtin_expect(block.how != cast_how::lifted, 0)) return cast_cold<Stream>(block, from, place);
+      const __m512 factor = _mm512_set1_ps(block.lifted);
+      vector least = _mm512_set1_epi8(-1);
+      const vector a = lifted64(fixed, from, factor, least), b = lifted64(fixed, from + 64, factor, least);
+      constexpr char below = (1 << mantissa_bits) + lift - 1;
+      if (__builtin_expect(_mm512_cmplt_epu8_mask(least, _mm512_set1_epi8(below)) != 0, 0))
+        return cast_cold<Stream>(block, from, place);
+      put<Stream>(place, 0, a), put<Stream>(place, 64, b);
     }
   }
   template <bool Stream>
   FP8WIRE_AVX512 __attribute__((noinline, cold)) static void cast_cold(const block_state& block, const In* from,
-                                                                       u8* codes) noexcept {
+                                                                       code_place place) noexcept {
     alignas(64) u8 some[128];
     cast_some<avx512>(block, from, some, 128);
-    store<Stream>(codes, load(some)), store<Stream>(codes + 64, load(some + 64));
+    put<Stream>(place, 0, load(some)), put<Stream>(place, 64, load(some + 64));
   }
   template <bool Stream>
-  FP8WIRE_AVX512_INLINE static void cast_few(const block_state& block, const In* from, u8* codes) noexcept {
+  FP8WIRE_AVX512_INLINE static void cast_few(const block_state& block, const In* from, code_place place,
+                                             i64 count) noexcept {
     if constexpr (Cast.direct) {
-      if (block.how == cast_how::direct) return store32<Stream>(codes, cast32(from, _mm512_set1_ps(block.operand)));
+      if (count == 32 && block.how != cast_how::reference)
+        return put32<Stream>(place, 0, cast32(from, _mm512_set1_ps(block.operand)));
     }
-    cast_some<avx512>(block, from, codes, 32);
+    if constexpr (Cast.compare) {
+      u8 some[32];
+      cast_some<avx512>(block, from, some, count);
+      replace_some(some, place, count);
+    } else {
+      cast_some<avx512>(block, from, place.codes, count);
+    }
   }
 
   FP8WIRE_AVX512_INLINE static __m128i maxima8(const In* from) noexcept {

@@ -11,7 +11,7 @@ FP8WIRE_ABI_BEGIN
 namespace detail {
 
 /// One call's tensors, and for a delta the codes before and a bit an element that says which changed.
-template <any_recipe Recipe, class In> struct host_job {
+template <any_recipe Recipe, class In, bool Delta = false> struct host_job {
   matrix_view<const In> in;
   matrix_view<u8> codes;
   matrix_view<stored_t<Recipe>> scales;
@@ -19,7 +19,6 @@ template <any_recipe Recipe, class In> struct host_job {
   matrix_view<const u8> before = {};
   matrix_view<u8> changed = {};
 
-  constexpr bool is_delta() const noexcept { return before.data != nullptr; }
   constexpr i64 band_rows() const noexcept { return block_extent(Recipe::block::rows, in.rows); }
   /// Bands of all matrices of the batch; one is what a single pass over block rows handles.
   constexpr i64 bands() const noexcept { return in.batch * scales.rows; }
@@ -36,9 +35,9 @@ template <class Value> bool streams(const matrix_view<Value>& out, i64 alignment
 namespace FP8WIRE_CG {
 
 /// One job on one body's table of functions.
-template <any_recipe Recipe, class In> class bands {
+template <any_recipe Recipe, class In, bool Delta> class bands {
  public:
-  bands(const row_kernel<In>& kernel, const host_job<Recipe, In>& work) noexcept
+  bands(const row_kernel<In>& kernel, const host_job<Recipe, In, Delta>& work) noexcept
       : kernel_(kernel), work_(work), block_cols_(block_extent(Recipe::block::cols, work.in.cols)) {
     // Wide blocks that begin between two of a body's lines would store half lines.
     const bool between = Recipe::block::cols > 128 && kernel.alignment != 0 && block_cols_ % kernel.alignment != 0;
@@ -63,9 +62,10 @@ template <any_recipe Recipe, class In> class bands {
   }
 
  private:
-  static constexpr i64 panel_blocks = 64, panel_cols = 8192;  // what the stack holds of one row of blocks
+  static constexpr i64 panel_blocks = 64;  // what the stack holds of one row of blocks
   // What is seen must still be near when it is cast, and what is read of a row should be whole pages.
   static constexpr i64 panel_bytes = i64{1} << 19;
+  static constexpr i64 seen_ahead = 8192, before_ahead = 4096;  // bytes to fetch ahead of what is seen and compared
 
   /// A run of columns of one matrix of the batch: whole blocks, except at the right edge.
   struct panel {
@@ -73,7 +73,6 @@ template <any_recipe Recipe, class In> class bands {
   };
   i64 blocks_in_panel() const noexcept {
     i64 most = panel_bytes / (work_.band_rows() * static_cast<i64>(sizeof(In)) * block_cols_);
-    if (most > panel_cols / block_cols_) most = panel_cols / block_cols_;
     if (most > panel_blocks) most = panel_blocks;
     return most < 1 ? 1 : most;
   }
@@ -106,11 +105,11 @@ template <any_recipe Recipe, class In> class bands {
     if constexpr (std::same_as<In, bf16>) {
       constexpr octave_steps steps = find_octave_steps<Recipe>();
       if constexpr (steps.valid) {
-        const auto octaves = kernel_.octaves[streams_ && !work_.is_delta() ? 1 : 0];
+        const auto octaves = kernel_.octaves[streams_ ? 1 : 0];
         const i64 b = band / work_.scales.rows, row_index = band % work_.scales.rows;
         const i64 floor = (static_cast<i64>(f32::magnitude(bits_of(work_.amax_floor))) + 0xFFFF) >> 16;
         const int least = floor > steps.least ? static_cast<int>(floor) : steps.least;
-        const bool plain = octaves != nullptr && work_.scales.col_stride == 1 && !work_.is_delta();
+        const bool plain = octaves != nullptr && work_.scales.col_stride == 1;
         while (plain && where.blocks >= 8 && where.cols % 32 == 0) {
           const i64 done = octaves(row_at(work_.in, band, 0) + where.col, row_at(work_.codes, band, 0) + where.col,
                                    &work_.scales(b, row_index, where.block_col), where.blocks, least, steps);
@@ -146,21 +145,20 @@ template <any_recipe Recipe, class In> class bands {
   void row(bool see, bool cast, const panel& where, i64 band, i64 r, block_state* blocks) const noexcept {
     const In* from = cast ? row_at(work_.in, band - 1, r) + where.col : nullptr;
     const In* seen = see ? row_at(work_.in, band, r) + where.col : from;
-    const i64 jump = work_.in.row_stride - where.cols;
-    if (!cast) return kernel_.see(seen, nullptr, nullptr, where.cols, block_cols_, blocks, jump);
-    const auto& kernels = see ? kernel_.both : kernel_.cast;
-    u8* codes = row_at(work_.codes, band - 1, r) + where.col;
-    if (!work_.is_delta()) return kernels[streams_ ? 1 : 0](seen, from, codes, where.cols, block_cols_, blocks, jump);
-    // Fresh codes stay in the nearest cache until they are compared; a panel wider than the buffer is a single block.
-    alignas(64) u8 fresh[panel_cols];
-    const u8* before = row_at(work_.before, band - 1, r) + where.col;
-    u8* changed = row_at(work_.changed, band - 1, r) + where.col / 8;
-    for (i64 col = 0; col < where.cols; col += panel_cols) {
-      const i64 cols = where.cols - col < panel_cols ? where.cols - col : panel_cols;
-      kernels[0](seen + col, from + col, fresh, cols, block_cols_, blocks, jump);
-      kernel_.replace[streams_ ? 1 : 0](fresh, before + col, codes + col, changed + col / 8, cols,
-                                        work_.before.row_stride - where.cols);
+    look_ahead ahead{rows_ahead<In>(seen_ahead, where) * work_.in.row_stride, work_.in.row_stride, 0};
+    if (!cast) return kernel_.see(seen, nullptr, {nullptr}, where.cols, block_cols_, blocks, ahead);
+    code_place place{row_at(work_.codes, band - 1, r) + where.col};
+    if constexpr (Delta) {
+      place.before = row_at(work_.before, band - 1, r) + where.col;
+      place.changed = row_at(work_.changed, band - 1, r) + where.col / 8;
+      ahead.before = rows_ahead<u8>(before_ahead, where) * work_.before.row_stride;
     }
+    const auto& kernels = see ? kernel_.both : kernel_.cast;
+    kernels[streams_ ? 1 : 0](seen, from, place, where.cols, block_cols_, blocks, ahead);
+  }
+  /// Rows of the panel that hold so many bytes of Value, rounded up.
+  template <class Value> static i64 rows_ahead(i64 bytes, const panel& where) noexcept {
+    return ceil_div(bytes, where.cols * static_cast<i64>(sizeof(Value)));
   }
 
   /// From the maxima of a band to its scales and to how its elements are cast.
@@ -214,7 +212,7 @@ template <any_recipe Recipe, class In> class bands {
   };
 
   const row_kernel<In>& kernel_;
-  const host_job<Recipe, In>& work_;
+  const host_job<Recipe, In, Delta>& work_;
   i64 block_cols_;
   bool streams_;
 };

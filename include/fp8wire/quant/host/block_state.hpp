@@ -16,7 +16,8 @@ namespace detail {
 /// How elements that the table does not cover are cast.
 enum class cast_how : u8 {
   reference,  // one by one, by the definition
-  direct  // vectors of FP32: the rule's multiplication or division, then rounding
+  direct,  // vectors of FP32: the rule's multiplication or division, then rounding
+  lifted  // the same with `lifted` for an operand, which keeps products of all elements but zeros normal numbers
 };
 
 struct alignas(64) block_state {
@@ -28,6 +29,7 @@ struct alignas(64) block_state {
   cast_how how;
   u16 first;  // exponent field of `octave`, even
   float operand;
+  float lifted;  // operand, so that images are 2^80 times what they are
   void (*definition)(const void* from, u8* codes, i64 count,
                      float operand) noexcept;  // casts by the recipe's own words
   alignas(64) u8 octave[128];  // codes of the 128 mantissas at exponent field `first`
@@ -87,7 +89,14 @@ template <any_recipe Recipe, class In> struct block_setup {
       if (element::policy.beyond_largest == cast_policy::overflow::special && element::encode(top) > element::max_code)
         return;
     }
-    if constexpr (facts::direct) state.how = cast_how::direct;
+    if constexpr (facts::direct) {
+      constexpr bool divides = facts::op == element_op::divide;
+      state.how = cast_how::direct;
+      state.lifted = operand * (divides ? 0x1p-80f : 0x1p80f);
+      // The least element is 2^-149.
+      const float least = divides ? 0x1p-46f : 0x1p-57f, most = divides ? 0x1p57f : 0x1p46f;
+      if (operand_bits >= bits_of(least) && operand_bits <= bits_of(most)) state.how = cast_how::lifted;
+    }
     if constexpr (facts::table) tabulate(state, amax, bits_of(top), fill);
   }
 

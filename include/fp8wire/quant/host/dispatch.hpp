@@ -41,8 +41,8 @@ template <class Executor> constexpr i64 bands_per_piece(const Executor& run, i64
 namespace FP8WIRE_CG {
 
 /// A piece of work as a type of this namespace: a lambda in a public function would not carry the tag.
-template <any_recipe Recipe, class In> struct quantize_piece {
-  const host_job<Recipe, In>& job;
+template <any_recipe Recipe, class In, bool Delta> struct quantize_piece {
+  const host_job<Recipe, In, Delta>& job;
   i64 bands, per_piece;
   isa body;
   raised_flag& bad;
@@ -56,9 +56,9 @@ template <any_recipe Recipe, class In> struct quantize_piece {
   bool quantize(i64 first, i64 last) const noexcept {
     if constexpr (host_facts<Recipe, In>::served) {
       const bool neighbours = job.in.col_stride == 1 && job.codes.col_stride == 1;
-      if (neighbours && (!job.is_delta() || (job.before.col_stride == 1 && job.changed.col_stride == 1))) {
+      if (neighbours && (!Delta || (job.before.col_stride == 1 && job.changed.col_stride == 1))) {
         const exact_mode mode;
-        constexpr row_cast cast = row_cast_of<Recipe, In>();
+        constexpr row_cast cast = row_cast_of<Recipe, In, Delta>();
 #if defined(FP8WIRE_AVX2)
         if (body == isa::avx512) return walk(kernel_of<avx512<cast, In>, In>, first, last);
         if (body == isa::avx2) return walk(kernel_of<avx2<cast, In>, In>, first, last);
@@ -78,12 +78,12 @@ template <any_recipe Recipe, class In> struct quantize_piece {
   }
 
   bool walk(const row_kernel<In>& kernel, i64 first, i64 last) const noexcept {
-    return FP8WIRE_CG::bands<Recipe, In>(kernel, job).run(first, last);
+    return FP8WIRE_CG::bands<Recipe, In, Delta>(kernel, job).run(first, last);
   }
 
   bool by_definition(i64 b, i64 block_row) const noexcept {
     const auto codes = job.codes.slice_of(b);
-    if (!job.is_delta())
+    if constexpr (!Delta)
       return reference::quantize_block_row<Recipe, In>(job.in.slice_of(b), block_row, codes, job.scales.slice_of(b),
                                                        job.amax_floor);
     bool nonfinite = false;
@@ -109,11 +109,11 @@ template <any_recipe Recipe, class In> struct quantize_piece {
 };
 
 /// Runs a job; true when the weights hold NaN or Inf.
-template <any_recipe Recipe, class In, class Executor>
-bool quantize_on_host(const host_job<Recipe, In>& job, Executor& run, isa body) {
+template <any_recipe Recipe, class In, bool Delta, class Executor>
+bool quantize_on_host(const host_job<Recipe, In, Delta>& job, Executor& run, isa body) {
   raised_flag bad;
   const i64 bands = job.bands(), per_piece = bands_per_piece(run, bands, job.band_rows() * job.in.cols);
-  run.run(ceil_div(bands, per_piece), quantize_piece<Recipe, In>{job, bands, per_piece, body, bad});
+  run.run(ceil_div(bands, per_piece), quantize_piece<Recipe, In, Delta>{job, bands, per_piece, body, bad});
   return bad.get();
 }
 

@@ -97,7 +97,6 @@ template <row_cast Cast, class In> struct portable {
     return {.see = row<true, false>,
             .cast = {row<false, true>, row<false, true>},
             .both = {row<true, true>, row<true, true>},
-            .replace = {replace, replace},
             .cast_direct = cast_direct,
             .take_largest = take_largest,
             .fence = fence,
@@ -107,12 +106,22 @@ template <row_cast Cast, class In> struct portable {
 
   /// As avx2::row.
   template <bool See, bool Codes>
-  FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, u8* codes, i64 cols, i64 block_cols,
-                                   block_state* block, i64) noexcept {
+  FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, code_place place, i64 cols, i64 block_cols,
+                                   block_state* block, look_ahead) noexcept {
     for (i64 col = 0; col < cols; ++block) {
       const i64 end = cols - col < block_cols ? cols : col + block_cols;
       if constexpr (See) see(*block, seen + col, end - col);
-      if constexpr (Codes) cast_some<portable>(*block, cast + col, codes + col, end - col);
+      if constexpr (Codes && Cast.compare) {
+        constexpr i64 most = 512;
+        u8 fresh[most];
+        for (i64 at = col; at < end; at += most) {
+          const i64 count = end - at < most ? end - at : most;
+          cast_some<portable>(*block, cast + at, fresh, count);
+          replace_some(fresh, place.at<Cast>(at), count);
+        }
+      } else if constexpr (Codes) {
+        cast_some<portable>(*block, cast + col, place.codes + col, end - col);
+      }
       col = end;
     }
   }
@@ -141,18 +150,6 @@ template <row_cast Cast, class In> struct portable {
       __builtin_memcpy(padded, from + i, sizeof(In) * static_cast<std::size_t>(count - i));
       cast16(padded, some, operand);
       __builtin_memcpy(codes + i, some, static_cast<std::size_t>(count - i));
-    }
-  }
-
-  /// As avx2::replace.
-  FP8WIRE_NOINLINE static void replace(const u8* fresh, const u8* before, u8* codes, u8* changed, i64 cols,
-                                       i64) noexcept {
-    for (i64 col = 0; col < cols; col += 8) {
-      u32 bits = 0;
-      const i64 end = cols - col < 8 ? cols - col : 8;
-      for (i64 i = 0; i < end; ++i) bits |= (fresh[col + i] != before[col + i] ? 1u : 0u) << i;
-      changed[col / 8] = static_cast<u8>(bits);
-      __builtin_memcpy(codes + col, fresh + col, static_cast<std::size_t>(end));
     }
   }
 

@@ -17,15 +17,17 @@ struct row_cast {
   bool keep_negative_zero = true, f32_through_bf16 = false;
   bool divide = false;  // the arithmetic is a division, else a multiplication
   bool fnuz = false;  // there is no -0
+  bool compare = false;  // codes are compared with those they replace
   int mantissa_bits = 3, bias = 7;
   u8 max_code = 0x7E;
 };
 
-template <any_recipe Recipe, class In> constexpr row_cast row_cast_of() noexcept {
+template <any_recipe Recipe, class In, bool Compare> constexpr row_cast row_cast_of() noexcept {
   using facts = host_facts<Recipe, In>;
   row_cast cast;
   cast.direct = facts::direct;
   cast.table = facts::table;
+  cast.compare = Compare;
   cast.cols_128 = Recipe::block::cols == 128;
   cast.keep_negative_zero = Recipe::num.keep_negative_zero;
   cast.f32_through_bf16 = std::same_as<In, float> && Recipe::num.f32_through_bf16;
@@ -40,12 +42,29 @@ template <any_recipe Recipe, class In> constexpr row_cast row_cast_of() noexcept
   return cast;
 }
 
+/// How many elements on to fetch, whole rows further down the panel: what is seen next into the second-level cache, what
+/// is cast next from there into the first.
+struct look_ahead {
+  i64 seen, cast, before;
+};
+
+/// Where the codes of a row go; for a comparison also what they replace and a bit an element that says whether they differ.
+struct code_place {
+  u8* codes;
+  const u8* before = nullptr;
+  u8* changed = nullptr;
+  /// The place of a column, a multiple of 8 in a comparison.
+  template <row_cast Cast> FP8WIRE_ALWAYS_INLINE code_place at(i64 col) const noexcept {
+    if constexpr (Cast.compare) return {codes + col, before + col, changed + col / 8};
+    else return {codes + col};
+  }
+};
+
 template <class In> struct row_kernel {
-  using see_and_cast = void (*)(const In* seen, const In* cast, u8* codes, i64 cols, i64 block_cols,
-                                block_state* blocks, i64 jump) noexcept;
+  using see_and_cast = void (*)(const In* seen, const In* cast, code_place place, i64 cols, i64 block_cols,
+                                block_state* blocks, look_ahead ahead) noexcept;
   see_and_cast see;
   see_and_cast cast[2], both[2];  // [1] with stores that bypass the caches
-  void (*replace[2])(const u8* fresh, const u8* before, u8* codes, u8* changed, i64 cols, i64 jump) noexcept;
   void (*cast_direct)(const In* from, u8* codes, i64 count, float operand) noexcept;  // null: by the definition
   u32 (*take_largest)(block_state&) noexcept;
   void (*fence)() noexcept;
@@ -56,23 +75,23 @@ template <class In> struct row_kernel {
 
 namespace FP8WIRE_CG {
 
-/// Where to look ahead from a column of a panel: so many elements on, at a row's end in the next. `jump`: what lies
-/// between a row's end and the next row's start.
-class hints {
- public:
-  FP8WIRE_ALWAYS_INLINE hints(i64 distance, i64 cols, i64 jump) noexcept
-      : edge_(cols - distance % cols), near_(distance + distance / cols * jump), over_(near_ + jump) {}
-  FP8WIRE_ALWAYS_INLINE i64 from(i64 col) const noexcept { return col + (col < edge_ ? near_ : over_); }
-
- private:
-  i64 edge_, near_, over_;
-};
-
 /// Codes of `count` elements without the block's table: the odd ends of rows, and blocks that it does not serve.
 template <class Body, class In>
 void cast_some(const block_state& block, const In* from, u8* codes, i64 count) noexcept {
-  if (block.how == cast_how::direct) Body::cast_direct(from, codes, count, block.operand);
+  if (block.how != cast_how::reference) Body::cast_direct(from, codes, count, block.operand);
   else block.definition(from, codes, count, block.operand);
+}
+
+/// Codes to their place, compared one by one. Bits beyond the last are 0.
+inline void replace_some(const u8* fresh, code_place place, i64 count) noexcept {
+  for (i64 i = 0; i < count; i += 8) {
+    u32 bits = 0;
+    for (i64 j = i; j < count && j < i + 8; ++j) {
+      bits |= (fresh[j] != place.before[j] ? 1u : 0u) << (j - i);
+      place.codes[j] = fresh[j];
+    }
+    place.changed[i / 8] = static_cast<u8>(bits);
+  }
 }
 
 /// The table of a body that streams rows aligned to `alignment` bytes.
@@ -80,7 +99,6 @@ template <class Body, row_cast Cast, class In> constexpr row_kernel<In> wide_ker
   row_kernel<In> made = {.see = Body::template row<true, false, false>,
                          .cast = {Body::template row<false, true, false>, Body::template row<false, true, true>},
                          .both = {Body::template row<true, true, false>, Body::template row<true, true, true>},
-                         .replace = {Body::template replace<false>, Body::template replace<true>},
                          .cast_direct = nullptr,
                          .take_largest = Body::take_largest,
                          .fence = Body::fence,
@@ -88,7 +106,7 @@ template <class Body, row_cast Cast, class In> constexpr row_kernel<In> wide_ker
                          .octaves = {nullptr, nullptr}};
   if constexpr (Cast.direct) made.cast_direct = Body::cast_direct;
   // What a 1x32 recipe looks like from here.
-  if constexpr (std::same_as<In, bf16> && Cast.direct && !Cast.table && !Cast.cols_128)
+  if constexpr (std::same_as<In, bf16> && Cast.direct && !Cast.table && !Cast.cols_128 && !Cast.compare)
     made.octaves[0] = Body::template octaves<false>, made.octaves[1] = Body::template octaves<true>;
   return made;
 }
