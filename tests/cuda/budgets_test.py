@@ -3,8 +3,10 @@
 """Static budgets of the compiled kernels. Usage: budgets_test.py PTXAS (ARCH=FILE.cubin | ARCH=FILE.ptx)...
 
 No local memory and no wide access narrowed in any kernel; for those of budgets.txt the fast path's instructions, the
-bytes in flight and the threads an SM holds. The checks must find planted faults: budgets that nothing could keep,
-instructions that are changed in the cubin, and a kernel of the PTX that has too few registers and spills.
+conversions and products of pairs on it, the bytes in flight and the threads an SM holds. A kernel of bulk copies has a
+loop in place of a path, and a piece of the weights for each of its blocks in place of its threads' loads. The checks
+must find planted faults: budgets that nothing could keep, instructions that are changed in the cubin, and a kernel of
+the PTX that has too few registers and spills.
 """
 import pathlib
 import re
@@ -33,10 +35,27 @@ def budgets():
             yield (name, *map(float, numbers), needs.split(","))
 
 
+def weight_bytes(bytes_an_element):
+    """Of a weight, from what is read and written for it: FP32 is all that takes more than 4.5 bytes."""
+    return 4 if bytes_an_element > 4.5 else 2
+
+
+def fast_path(kernel, bytes_an_element, needs):
+    """A thread's instructions for its elements. It stores the codes of 16 bytes of weights at once, or more."""
+    codes = 16 // weight_bytes(bytes_an_element)
+    return cubin.cheapest_turn(kernel, codes) if "UBLKCP.S.G" in needs else cubin.cheapest(kernel, codes)
+
+
+def in_flight_of_block(kernel, path, elements, bytes_an_element, needs):
+    """Bytes that a block has asked for before it looks at any: those of its threads, or the piece that comes next."""
+    if "UBLKCP.S.G" in needs:
+        return kernel.threads * elements * weight_bytes(bytes_an_element)
+    return kernel.threads * cubin.in_flight(path)
+
+
 def faults_of(arch, kernel, elements, bytes_an_element, share, in_flight, resident, needs):
     """What a kernel breaks of its budget."""
-    # Codes of a thread's vector: 16 bytes a load of 2-byte weights make 8 codes, of 4-byte weights 4.
-    path = cubin.cheapest(kernel, 4 if bytes_an_element > 4.5 else 8)
+    path = fast_path(kernel, bytes_an_element, needs)
     if not path:
         yield "no path loads 16 bytes at once and stores a vector"
         return
@@ -45,22 +64,25 @@ def faults_of(arch, kernel, elements, bytes_an_element, share, in_flight, reside
     if cost > allowed:
         yield f"{cost:.2f} instructions an element, at most {allowed:.2f}"
     narrow = [i.width for i in path if i.op in cubin.LOADS and i.width == 4]
-    if arch == "100a" and "both" not in kernel.name and "column" not in kernel.name:
-        if not any(i.op == cubin.LOAD_256 for i in path):
-            yield "no load of 32 bytes, which sm_100 has"
-        if not any(cubin.NAMES.get(i.op) == "FMUL2" for i in path):
-            yield "no product of pairs, which sm_100 has"
+    # Every code of the path is made by an instruction that makes two, and on sm_100 every product by one of a pair.
+    for name in ["F2FP"] + ["FMUL2"] * (arch == "100a"):
+        made = 2 * sum(i.name.startswith(name) for i in path)
+        if made < elements:
+            yield f"{made} of {elements:.0f} elements by {name}"
+    needed = [name.split(":")[-1] for name in needs if ":" not in name or name.startswith(arch + ":")]
+    if "LDG.256" in needed:
+        if 32 * sum(i.op == cubin.LOAD_256 for i in path) < elements * weight_bytes(bytes_an_element):
+            yield "weights that are not loaded by 32 bytes"
     if len(narrow) > 4:  # the task and its sums are read so, weights are not
         yield f"{len(narrow)} loads of 4 bytes on the fast path"
-    threads = 16384 // int(elements)
-    held = cubin.resident(kernel, threads) * threads
-    if held < resident:
-        yield f"{held} threads an SM, at least {resident:.0f}"
-    kib = cubin.in_flight(path) * held / 1024
+    blocks = cubin.resident(kernel)
+    if blocks * kernel.threads < resident:
+        yield f"{blocks * kernel.threads} threads an SM, at least {resident:.0f}"
+    kib = in_flight_of_block(kernel, path, elements, bytes_an_element, needs) * blocks / 1024
     if kib < in_flight:
         yield f"{kib:.0f} KiB in flight an SM, at least {in_flight:.0f}"
-    present = {cubin.NAMES.get(i.op) for i in kernel.code}
-    for name in needs:
+    present = {i.name for i in kernel.code}
+    for name in needed:
         if name not in present:
             yield f"no {name}"
 
@@ -76,12 +98,11 @@ def check(arch, data, table, say=lambda text: None):
             continue
         kernel = kernels[name]
         found += [f"{arch} {name}: {fault}" for fault in faults_of(arch, kernel, *numbers, needs)]
-        width = 4 if numbers[1] > 4.5 else 8
-        fast = cubin.cheapest(kernel, width)
+        fast = fast_path(kernel, numbers[1], needs)
         allowed = instructions_an_element(arch, numbers[1])
+        kib = in_flight_of_block(kernel, fast, *numbers[:2], needs) * cubin.resident(kernel) / 1024
         say(f"{arch:5} {name:22} {kernel.registers:3} registers, {len(fast) / numbers[0]:5.2f} of {allowed:5.2f} "
-            f"instructions an element, {cubin.in_flight(fast):3} B in flight a thread, "
-            f"{cubin.resident(kernel, 16384 // int(numbers[0]))} blocks an SM")
+            f"instructions an element, {kib:4.0f} KiB in flight an SM, {cubin.resident(kernel)} blocks an SM")
     return found
 
 
@@ -112,8 +133,18 @@ def planted(arch, data, table):
              lambda low, high: low & op in (0x981, 0x97e),
              lambda low, high: (low & ~op | 0x981, high & ~(7 << 9) | 5 << 9)),
             ("conversions taken out", "no F2FP",
-             lambda low, high: low & op == 0x23e, lambda low, high: (low & ~op | 0x918, high))):
-        if not any(fault in line for line in check(arch, replaced(data, wanted, change), table)):
+             lambda low, high: low & op == 0x23e, lambda low, high: (low & ~op | 0x918, high)),
+            ("conversions to another format", "no F2FP.E4M3",
+             lambda low, high: low & op == 0x23e, lambda low, high: (low, high ^ 0x10 << 8)),
+            ("products of pairs made single ones", "elements by FMUL2" if arch == "100a" else "",
+             lambda low, high: low & op == 0x24a, lambda low, high: (low & ~op | 0x220, high)),
+            ("some loads of 32 bytes made of 16", "not loaded by 32" if arch == "100a" else "",
+             lambda low, high: low & op == 0x97e and low >> 19 & 1, lambda low, high: (low & ~op | 0x981, high)),
+            ("bulk copies taken out", "no UBLKCP",
+             lambda low, high: low & op == 0x3ba, lambda low, high: (low & ~op | 0x918, high)),
+            ("a loop of bulk copies without its barrier", "mx_bulk_bf16: no path",
+             lambda low, high: low & op == 0xb1d, lambda low, high: (low & ~op | 0x918, high))):
+        if fault and not any(fault in line for line in check(arch, replaced(data, wanted, change), table)):
             yield f"{arch}: {what}: not found"
 
 
