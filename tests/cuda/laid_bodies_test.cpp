@@ -58,7 +58,7 @@ template <class Recipe> struct packed_pair {
     to.data = bytes.data();
   }
   matrix_view<const bf16> in() const { return dense(weights.data(), of.rows, of.cols, of.batch); }
-  packed_place place() { return {to, block::rows, refused.data()}; }
+  packed_place place() { return {to, block::rows, scale_rows<block>(of.rows), refused.data()}; }
   void give(emulator::device_memory& memory) {
     memory.input(weights);
     memory.output(codes);

@@ -34,7 +34,8 @@ template <class Recipe, class Layout>
 kernel::packed_scales<typename Layout::scales> packed_place(const laid_pair<Recipe, Layout>& out,
                                                             i64* refused) noexcept {
   static_assert(kernel::divides_tile<typename Recipe::block>, "rows of packed scales: blocks must divide 128");
-  return {out.scales, Recipe::block::rows, reinterpret_cast<u64*>(refused)};
+  constexpr i64 rows = Recipe::block::rows;
+  return {out.scales, rows, ceil_div(out.scales.rows, rows), reinterpret_cast<u64*>(refused)};
 }
 
 /// Calls visit(task) for all that quantizes into a pair of layouts.

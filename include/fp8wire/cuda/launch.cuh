@@ -9,12 +9,21 @@
 FP8WIRE_ABI_BEGIN
 namespace cuda {
 
+namespace detail {
+
+constexpr int resident(int wanted, bool laid) noexcept {
+  if (arch >= 1200 || (laid && arch >= 1000)) return (wanted + 1) / 2;
+  if (laid) return wanted - (wanted + 3) / 4;
+  return arch >= 900 ? wanted : (3 * wanted + 3) / 4;
+}
+template <class Body> inline constexpr bool is_laid = requires { requires Body::laid; };
+
+}  // namespace detail
+
 /// Blocks that an SM shall hold at once, and so the registers of a thread. Bodies are cut to fit sm_90 and sm_100; with
-/// software conversions, and as ptxas 13.0 schedules for sm_120, that many would spill.
+/// software conversions, with a layout's arithmetic, and as ptxas 13.0 schedules for sm_120, that many would spill.
 template <class Body>
-inline constexpr int resident_blocks = arch >= 1200  ? (Body::blocks_per_sm + 1) / 2
-                                       : arch >= 900 ? Body::blocks_per_sm
-                                                     : (3 * Body::blocks_per_sm + 3) / 4;
+inline constexpr int resident_blocks = detail::resident(Body::blocks_per_sm, detail::is_laid<Body>);
 
 /// A body as device code, for kernels that give it a name of their own.
 template <class Body> FP8WIRE_BODY void run(const typename Body::params& params) {

@@ -41,12 +41,21 @@ FP8WIRE_HD constexpr i64 tiles_of_task(const relayout_task<From, Layout, Value>&
   return ceil_div(task.to.size(), relayout_body<relayout_task<From, Layout, Value>>::block_elements);
 }
 
+/// Body with the arithmetic of a layout in it, which takes registers that a tile does not leave: fewer are resident.
+template <class Body> struct laid_body : Body {
+  static constexpr bool laid = true;
+};
+template <class Place> inline constexpr bool is_view = false;
+template <class Value> inline constexpr bool is_view<matrix_view<Value>> = true;
+
 /// The body of a task, whatever its source: body_of<Task>::from<one_task<Task>> or from<task_table<Task>>. turn: tables
 /// of a buffer are launched in this order, since a later one may read what an earlier one writes.
 template <class Task> struct body_of;
 template <class Recipe, class In, class Codes, class Scales> struct body_of<quantize_task<Recipe, In, Codes, Scales>> {
   static constexpr int turn = 0;
-  template <class Source> using from = quantize_body<Source, quantize_task<Recipe, In, Codes, Scales>>;
+  template <class Source> using tile_body = quantize_body<Source, quantize_task<Recipe, In, Codes, Scales>>;
+  template <class Source>
+  using from = std::conditional_t<is_view<Codes> && is_view<Scales>, tile_body<Source>, laid_body<tile_body<Source>>>;
 };
 template <> struct body_of<checksum_task> {
   static constexpr int turn = 2;

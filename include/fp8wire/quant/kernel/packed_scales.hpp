@@ -12,11 +12,12 @@ FP8WIRE_ABI_BEGIN
 namespace kernel {
 
 /// Where a quantize_task's scales go when they are packed. to: one row for each row of the weight. times: rows of a
-/// block. refused: a word that was no_index; it falls to the rank, in the order of the block grid, of the first scale
-/// that E8M0 cannot hold; or null.
+/// block. block_rows: how many of them a matrix has, known in advance since a division is what a tile's registers have
+/// no room for. refused: a word that was no_index; it falls to the rank, in the order of the block grid, of the first
+/// scale that E8M0 cannot hold; or null.
 template <class Layout> struct packed_scales {
   laid_out<Layout, e8m0> to;
-  i64 times;
+  i64 times, block_rows;
   u64* refused;
 };
 
@@ -36,7 +37,7 @@ template <class Context, class Stored> FP8WIRE_BODY e8m0 packed_scale(Context& c
 template <class Context, class Layout, class Stored>
 FP8WIRE_BODY void store_scale(Context& c, const packed_scales<Layout>& scales, i64 batch, i64 row, i64 col,
                               const Stored& scale) {
-  const i64 rank = (batch * ceil_div(scales.to.rows, scales.times) + row) * scales.to.cols + col;
+  const i64 rank = (batch * scales.block_rows + row) * scales.to.cols + col;
   c.store(&scales.to(batch, row * scales.times, col), packed_scale(c, scale, scales.refused, rank));
 }
 
@@ -69,7 +70,7 @@ template <class From, class Layout> struct spread_body<spread_task<From, Layout>
         if (at.row == first) return;
         made = c.load(&to(at.batch, first, at.col));
       } else {
-        const i64 rank = (at.batch * task.from.rows + block_row) * task.from.cols + at.col;
+        const i64 rank = (at.batch * task.scales.block_rows + block_row) * to.cols + at.col;
         made = packed_scale(c, c.load(&task.from(at.batch, block_row, at.col)),
                             at.row == first ? task.scales.refused : nullptr, rank);
       }
