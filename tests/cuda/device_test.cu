@@ -2,6 +2,7 @@
 // Every kernel and every wrapper on a GPU, byte for byte against the library's definition. Exit code 77, and the
 // reason, where there is no GPU.
 #include <fp8wire/cuda/backend.cuh>
+#include <fp8wire/cuda/bulk.cuh>
 #include <fp8wire/cuda/partial.cuh>
 
 #include "cases.hpp"
@@ -141,6 +142,33 @@ void backend_quantizes_copies_and_sums() {
   cudaFreeHost(memory.pinned);
 }
 
+/// By bulk copies where a tensor is one run, by plain loads where it is not; from a captured graph.
+void bulk_copies_and_what_they_do_not_fit() {
+  for (const cases::shape& s : {cases::shape{2, 200, 224, 0, 0x7F800000u}, cases::shape{1, 130, 160, 32, 0},
+                                cases::shape{1, 20, 75, 0, 0}, cases::shape{1, 0, 64, 0, 0}}) {
+    cases::tensor<mx, bf16> work(s, 12);
+    const pair_view<mx> out{dense(work.codes.data(), s.rows, s.cols, s.batch), work.place};
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t ready;
+    expect(cudaStreamCreate(&stream), "stream");
+    expect(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
+    expect(cuda::quantize_bulk<mx>(work.in, out, reinterpret_cast<i64*>(work.status.data()), 0.0f, stream),
+           "quantize_bulk");
+    expect(cudaStreamEndCapture(stream, &graph), "end of capture");
+    expect(cudaGraphInstantiate(&ready, graph, 0), "graph");
+    expect(cudaGraphLaunch(ready, stream), "replay");
+    expect(cudaStreamSynchronize(stream), "replay");
+    work.check();
+    cudaGraphExecDestroy(ready);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+    if (cuda::quantize_bulk<mx>(work.in, {dense(work.codes.data(), s.rows + 1, s.cols, s.batch), work.place}, nullptr,
+                                0.0f, nullptr) != cudaErrorInvalidValue)
+      throw cases::wrong_bytes("a wrong shape was taken");
+  }
+}
+
 void tensor_scale_in_two_passes() {
   cases::tensor<kernels::tensor_recipe, bf16> work({1, 300, 256, 0, 0}, 8);
   buffer<u32> scratch(1);
@@ -163,6 +191,7 @@ int main() {
     test("wrappers write padding and refuse shapes", wrappers_write_padding);
     test("the backend quantizes, copies and sums", backend_quantizes_copies_and_sums);
     test("one scale for a tensor in two passes", tensor_scale_in_two_passes);
+    test("bulk copies and what they do not fit", bulk_copies_and_what_they_do_not_fit);
     test("one tensor into layouts", laid_updates::one_tensor_into_layouts);
     test("updates: blocks of columns, padded scales", laid_updates::padded_scales_and_blocks_of_columns);
     test("updates: shuffled codes, swizzled scales, by role", laid_updates::shuffled_and_swizzled_by_role);
