@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <fp8wire/cuda/bulk.cuh>
 #include <fp8wire/cuda/compact.cuh>
 #include <fp8wire/cuda/move.cuh>
 #include <fp8wire/cuda/partial.cuh>
@@ -200,6 +201,9 @@ struct bench {
     quantize<block_pow2>("128x128 power-of-two scales", 3.0002);
     quantize<row_block>("1x128 FP32 scales", 3.031);
     quantize<mx>("MXFP8 1x32", 3.031);
+    measure("MXFP8 1x32 by bulk copies", 3.031, [&](std::size_t i) {
+      return cuda::quantize_bulk<mx>(in(i), out<mx>(i), status, 0.0f, stream);
+    });
     quantize<mx_column>("MXFP8 32x1", 3.031);
     measure("MXFP8 1x32, scales in 128x4 tiles", 3.031, [&](std::size_t i) {
       const laid_out<swizzle_128x4, e8m0> tiles{reinterpret_cast<e8m0*>(scales[i]), 1, rows, cols / 32};
