@@ -73,10 +73,10 @@ template <any_recipe Recipe> FP8WIRE_HD constexpr float decode(u8 code, stored_t
 }
 
 /// Quantizes the blocks of one block row of a single matrix. Returns whether the row holds NaN or Inf.
-template <any_recipe Recipe, class In>
-FP8WIRE_HD constexpr bool quantize_block_row(const matrix_view<const In>& in, i64 block_row,
-                                             const matrix_view<u8>& codes, const matrix_view<stored_t<Recipe>>& scales,
-                                             float amax_floor) noexcept {
+/// codes: what is indexed by row and column.
+template <any_recipe Recipe, class In, class Codes>
+FP8WIRE_HD constexpr bool quantize_block_row(const matrix_view<const In>& in, i64 block_row, const Codes& codes,
+                                             const matrix_view<stored_t<Recipe>>& scales, float amax_floor) noexcept {
   bool nonfinite = false;
   for (i64 block_col = 0; block_col < scales.cols; ++block_col) {
     const slice area = block_area<Recipe, In>(in, block_row, block_col);

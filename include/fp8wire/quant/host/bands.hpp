@@ -18,10 +18,14 @@ template <any_recipe Recipe, class In, bool Delta = false> struct host_job {
   float amax_floor;
   matrix_view<const u8> before = {};
   matrix_view<u8> changed = {};
+  const i64* code_rows = nullptr;  // where the rows of a matrix begin; null: codes.row_stride apart
 
   constexpr i64 band_rows() const noexcept { return block_extent(Recipe::block::rows, in.rows); }
   /// Bands of all matrices of the batch; one is what a single pass over block rows handles.
   constexpr i64 bands() const noexcept { return in.batch * scales.rows; }
+  constexpr u8* code_row(i64 batch, i64 row) const noexcept {
+    return codes.data + batch * codes.batch_stride + (code_rows != nullptr ? code_rows[row] : row * codes.row_stride);
+  }
 };
 
 /// Whether stores that bypass the caches pay: they do for output that no cache would keep, and want whole vectors.
@@ -42,6 +46,8 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
     // Wide blocks that begin between two of a body's lines would store half lines.
     const bool between = Recipe::block::cols > 128 && kernel.alignment != 0 && block_cols_ % kernel.alignment != 0;
     streams_ = !between && streams(work.codes, kernel.alignment);
+    for (i64 row = 0; streams_ && work.code_rows != nullptr && row < work.in.rows; ++row)
+      streams_ = work.code_rows[row] % kernel.alignment == 0;
   }
 
   /// Bands [first, last). Returns whether they hold NaN or Inf. Expects: exact_mode, contiguous columns.
@@ -111,7 +117,7 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
         const int least = floor > steps.least ? static_cast<int>(floor) : steps.least;
         const bool plain = octaves != nullptr && work_.scales.col_stride == 1;
         while (plain && where.blocks >= 8 && where.cols % 32 == 0) {
-          const i64 done = octaves(row_at(work_.in, band, 0) + where.col, row_at(work_.codes, band, 0) + where.col,
+          const i64 done = octaves(row_at(work_.in, band, 0) + where.col, codes_at(band, 0) + where.col,
                                    &work_.scales(b, row_index, where.block_col), where.blocks, least, steps);
           where = after(where, done);
           if (where.blocks < 8) break;
@@ -141,13 +147,17 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
            (band % work_.scales.rows * work_.band_rows() + r) * view.row_stride;
   }
 
+  u8* codes_at(i64 band, i64 r) const noexcept {
+    return work_.code_row(band / work_.scales.rows, band % work_.scales.rows * work_.band_rows() + r);
+  }
+
   /// Row `r` of band `band` is seen, row `r` of the band before it is cast.
   void row(bool see, bool cast, const panel& where, i64 band, i64 r, block_state* blocks) const noexcept {
     const In* from = cast ? row_at(work_.in, band - 1, r) + where.col : nullptr;
     const In* seen = see ? row_at(work_.in, band, r) + where.col : from;
     look_ahead ahead{rows_ahead<In>(seen_ahead, where) * work_.in.row_stride, work_.in.row_stride, 0};
     if (!cast) return kernel_.see(seen, nullptr, {nullptr}, where.cols, block_cols_, blocks, ahead);
-    code_place place{row_at(work_.codes, band - 1, r) + where.col};
+    code_place place{codes_at(band - 1, r) + where.col};
     if constexpr (Delta) {
       place.before = row_at(work_.before, band - 1, r) + where.col;
       place.changed = row_at(work_.changed, band - 1, r) + where.col / 8;

@@ -40,6 +40,13 @@ template <class Executor> constexpr i64 bands_per_piece(const Executor& run, i64
 
 namespace FP8WIRE_CG {
 
+/// One matrix of a job's codes by row and column, wherever its rows are.
+template <any_recipe Recipe, class In, bool Delta> struct job_codes {
+  const host_job<Recipe, In, Delta>& job;
+  i64 batch;
+  u8& operator()(i64 row, i64 col) const noexcept { return job.code_row(batch, row)[col * job.codes.col_stride]; }
+};
+
 /// A piece of work as a type of this namespace: a lambda in a public function would not carry the tag.
 template <any_recipe Recipe, class In, bool Delta> struct quantize_piece {
   const host_job<Recipe, In, Delta>& job;
@@ -82,7 +89,7 @@ template <any_recipe Recipe, class In, bool Delta> struct quantize_piece {
   }
 
   bool by_definition(i64 b, i64 block_row) const noexcept {
-    const auto codes = job.codes.slice_of(b);
+    const job_codes<Recipe, In, Delta> codes{job, b};
     if constexpr (!Delta)
       return reference::quantize_block_row<Recipe, In>(job.in.slice_of(b), block_row, codes, job.scales.slice_of(b),
                                                        job.amax_floor);
