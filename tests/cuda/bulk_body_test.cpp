@@ -13,6 +13,7 @@ namespace {
 using namespace fp8wire;
 using samples::buffer;
 using device = emulator::context<16>;
+static_assert(kernel::bulk_context<device>);
 
 /// A device that has no bulk copies: its threads load and store.
 struct plain_device : device {
@@ -54,7 +55,7 @@ template <class Recipe, class In> struct job {
   void check() {
     const samples::expected<Recipe, In> right(task().in);
     CHECK(codes == right.codes);
-    CHECK(std::memcmp(scales.data(), right.scales.data(), scales.size() * sizeof(scales[0])) == 0);
+    CHECK((scales.empty() || std::memcmp(scales.data(), right.scales.data(), scales.size() * sizeof(scales[0])) == 0));
     CHECK(static_cast<i64>(status[0]) == right.first_nonfinite);
   }
 };
