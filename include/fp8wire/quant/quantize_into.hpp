@@ -2,7 +2,7 @@
 /// Weights to codes and scales where an engine's layouts want them, in one pass over memory.
 ///
 /// A panel of block rows is quantized into a scratch that stays in the cache and moved from there to its places, so
-/// that layouts need no kernels of their own. Row-major codes are written where they belong at once.
+/// that layouts need no kernels of their own. Codes whose rows stay whole are written where they belong at once.
 #ifndef FP8WIRE_QUANT_QUANTIZE_INTO_HPP
 #define FP8WIRE_QUANT_QUANTIZE_INTO_HPP
 #include <span>
@@ -41,7 +41,9 @@ struct repeated_rows {
 /// The numbers behind quantize_into for one recipe, pair of layouts and shape.
 template <any_recipe Recipe, class Layout> struct panel_plan {
   using block = typename Recipe::block;
-  static constexpr bool codes_at_once = std::same_as<typename Layout::codes, row_major>;
+  // Rows of codes stay whole; where they begin is then a table in the scratch, unless they keep their order.
+  static constexpr bool codes_at_once = laid_matrix<typename Layout::codes>::col_run == whole_run;
+  static constexpr bool ordered = std::same_as<typename Layout::codes, row_major>;
   static constexpr bool scales_at_once = std::same_as<typename Layout::scales, row_major>;
   i64 rows, cols;
 
@@ -55,7 +57,10 @@ template <any_recipe Recipe, class Layout> struct panel_plan {
     const i64 panel = fitting > unit ? fitting : unit;
     return panel < rows ? panel : rows;
   }
-  constexpr i64 code_bytes() const noexcept { return codes_at_once ? 0 : round_up(panel_rows() * cols, 64); }
+  constexpr i64 code_bytes() const noexcept {
+    if (codes_at_once) return ordered ? 0 : rows * static_cast<i64>(sizeof(i64));
+    return round_up(panel_rows() * cols, 64);
+  }
   constexpr i64 scale_bytes() const noexcept {
     return scales_at_once
                ? 0
@@ -120,7 +125,7 @@ template <any_recipe Recipe, class Layout> constexpr i64 quantize_scratch_bytes(
 /// expert alone and for all of a batch. All padding is written. Scales of packed layouts become E8M0 and are repeated
 /// for every row; one that E8M0 cannot hold is reported, and its bytes are FF.
 /// in, amax_floor, run, NaN and Inf: as quantize. out: shapes as laid_pair::of. scratch: quantize_scratch_bytes,
-/// aligned to 4, used for one panel and one matrix after the other.
+/// aligned to 8, used for one panel and one matrix after the other.
 /// Expects (checked): shapes agree and are taken by the layouts, the scratch is large enough; that outputs and scratch
 /// overlap nothing is unchecked. Throws precondition_error before any write.
 template <any_recipe Recipe, class Layout, class In, executor Executor = serial>
@@ -146,9 +151,15 @@ laid_status quantize_into(matrix_view<const In> in, laid_pair<Recipe, Layout> ou
   const i64 panel = plan.panel_rows(), step = plan_type::codes_at_once ? in.rows : panel;
   auto* const code_scratch = reinterpret_cast<u8*>(scratch.data());
   auto* const grid_scratch = reinterpret_cast<stored_t<Recipe>*>(scratch.data() + plan.code_bytes());
+  const detail::laid_matrix<typename Layout::codes> to{{1, in.rows, in.cols}};
+  const i64* code_rows = nullptr;
+  if constexpr (plan_type::codes_at_once && !plan_type::ordered) {
+    auto* const table = reinterpret_cast<i64*>(scratch.data());
+    for (i64 row = 0; row < in.rows && in.cols > 0; ++row) table[row] = to.offset({0, row, 0});
+    code_rows = table;
+  }
   laid_status found;
   for (i64 b = 0; b < in.batch; ++b) {
-    const detail::laid_matrix<typename Layout::codes> to{{1, in.rows, in.cols}};
     const i64 matrix = to.mapping.size(), scales = out.scales.size() / out.scales.batch;
     u8* const codes = out.codes.data + b * matrix;
     if (matrix != in.rows * in.cols) detail::fill(codes, matrix, Layout::codes::padding_bits);
@@ -160,12 +171,17 @@ laid_status quantize_into(matrix_view<const In> in, laid_pair<Recipe, Layout> ou
       part.rows = in.rows - row < step ? in.rows - row : step;
       u8* const made = plan_type::codes_at_once ? codes : code_scratch;
       const i64 first = row / detail::block_extent(block::rows, in.rows);
-      const status seen = quantize<Recipe, In>(
-          part,
-          {dense(made, part.rows, in.cols), dense(grid + first * grid_cols, scale_rows<block>(part.rows), grid_cols)},
-          amax_floor, run);
-      if (!seen.finite() && found.finite())
-        found.first_nonfinite = (b * in.rows + row) * in.cols + seen.first_nonfinite;
+      const bool bad = detail::FP8WIRE_CG::quantize_on_host<Recipe, In, false>(
+          {part,
+           dense(made, part.rows, in.cols),
+           dense(grid + first * grid_cols, scale_rows<block>(part.rows), grid_cols),
+           amax_floor,
+           {},
+           {},
+           code_rows},
+          run, best_isa());
+      if (bad && found.finite())
+        found.first_nonfinite = (b * in.rows + row) * in.cols + detail::first_nonfinite<In>(part);
       if constexpr (!plan_type::codes_at_once) {
         constexpr i64 piece = 128;
         run.run(ceil_div(part.rows, piece), [&](i64 at) {
