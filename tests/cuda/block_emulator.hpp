@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs kernel bodies on the CPU: every thread of a block is a fiber that runs until it waits for others. Each access to
 // shared memory is checked for races and for bytes that nobody wrote, each access to global memory for bounds and
-// alignment. Blocks run one after another, the threads in an order that changes at every barrier.
+// alignment. Blocks run one after another, the threads in an order that changes at every barrier. Under ThreadSanitizer
+// it looks for the races, in shared and in global memory: fibers are threads to it that only barriers order.
 #ifndef FP8WIRE_TESTS_CUDA_BLOCK_EMULATOR_HPP
 #define FP8WIRE_TESTS_CUDA_BLOCK_EMULATOR_HPP
 #include <ucontext.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -17,6 +19,7 @@
 #include <fp8wire/quant/kernel/element.hpp>
 
 #include "bulk_copies.hpp"
+#include "thread_sanitizer.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -59,9 +62,12 @@ class thread_block {
     body_ = &body;
     alive_ = static_cast<int>(fibers_.size());
     barrier_ = {};
+    meetings_ = 0;
     for (gathering& w : warps_) w = {};
     error_ = nullptr;
     for (std::size_t i = 0; i < fibers_.size(); ++i) start(static_cast<int>(i));
+    tsan::release(&begun_);
+    const tsan::unseen hidden;
     while (alive_ > 0 && !error_) {
       std::shuffle(order_.begin(), order_.end(), random_);
       bool moved = false;
@@ -74,7 +80,11 @@ class thread_block {
       }
       if (!moved && !copies_.land()) throw fault("threads wait for a barrier that others never reach");
     }
-    if (error_) std::rethrow_exception(error_);
+    tsan::acquire(&ended_);
+    if (error_) {
+      for (fiber& f : fibers_) f.seen.abandon();
+      std::rethrow_exception(error_);
+    }
     copies_.finish();
   }
 
@@ -84,14 +94,20 @@ class thread_block {
 
   /// Barrier of the block. Answers whether any thread said yes.
   bool sync(bool yes, int line) {
+    const tsan::unseen hidden;
     ++count.barriers;
+    // Two addresses by turns: a thread that is at the next barrier already orders nothing for those at this one.
+    char* const here = &met_[meetings_ % 2];
+    tsan::release(here);
     gather(barrier_, line);
     barrier_.any = barrier_.any || yes;
     const bool* answer = wait(barrier_, static_cast<int>(fibers_.size()), true);
+    tsan::acquire(here);
     return *answer;
   }
   /// One value of every lane of the warp; all lanes meet at the same call.
-  const u64* exchange(u64 value, int line) {
+  std::array<u64, 32> exchange(u64 value, int line) {
+    const tsan::unseen hidden;
     gathering& warp = warps_[static_cast<std::size_t>(current_ / 32)];
     const int lanes = std::min<int>(32, static_cast<int>(fibers_.size()) - current_ / 32 * 32);
     gather(warp, line);
@@ -103,6 +119,7 @@ class thread_block {
   }
 
   void touch_shared(const void* at, std::size_t bytes, bool write, bool atomic = false) {
+    const tsan::unseen hidden;
     copies_.touch(place(at), bytes, current_, write);
     shadow_.touch(place(at), bytes, current_, write, atomic);
   }
@@ -110,6 +127,7 @@ class thread_block {
   checks::bulk_copies& copies() { return copies_; }
   /// Waits for a phase of an mbarrier; others go on.
   void wait_for(u64 barrier, u32 parity) {
+    const tsan::unseen hidden;
     while (!copies_.over(barrier, parity, current_)) {
       fibers_[static_cast<std::size_t>(current_)].state = progress::asking;
       yield();
@@ -117,6 +135,7 @@ class thread_block {
     fibers_[static_cast<std::size_t>(current_)].state = progress::ready;
   }
   void touch_global(const void* at, std::size_t bytes, bool write) {
+    const tsan::unseen hidden;
     memory_.access(at, bytes, write);
     ++(write ? count.stores : count.loads);
     (write ? count.store_bytes : count.load_bytes) += bytes;
@@ -129,7 +148,8 @@ class thread_block {
     std::unique_ptr<char[]> stack;
     ucontext_t context;
     progress state = progress::done;
-    u64 taken[32];
+    std::array<u64, 32> taken;
+    tsan::fiber seen;
     bool answer = false;
   };
   struct gathering {
@@ -151,12 +171,13 @@ class thread_block {
     if (++g.arrived == all) {
       for (const int i : g.here) {
         fiber& f = fibers_[static_cast<std::size_t>(i)];
-        std::copy(g.given, g.given + 32, f.taken);
+        std::copy(g.given, g.given + 32, f.taken.begin());
         f.answer = g.any;
         f.state = progress::ready;
       }
       g = {};
       if (whole_block) {
+        ++meetings_;
         shadow_.barrier();
         copies_.met();
       }
@@ -167,11 +188,13 @@ class thread_block {
     return &self.answer;
   }
 
-  static void enter(unsigned low, unsigned high, int thread) {
+  // These two never return on their last way, which must not look like calls of ever greater depth.
+  __attribute__((no_sanitize("thread"))) static void enter(unsigned low, unsigned high, int thread) {
     auto* self = reinterpret_cast<thread_block*>(static_cast<std::uintptr_t>(u64{high} << 32 | low));
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(nullptr, &self->main_stack_, &self->main_bytes_);
 #endif
+    tsan::acquire(&self->begun_);
     try {
       self->call_(self->body_, thread);
     } catch (...) {
@@ -179,6 +202,7 @@ class thread_block {
     }
     self->fibers_[static_cast<std::size_t>(thread)].state = progress::done;
     --self->alive_;
+    tsan::release(&self->ended_);
     self->switch_to_main(true);
   }
   void start(int thread) {
@@ -199,18 +223,20 @@ class thread_block {
     void* fake;
     __sanitizer_start_switch_fiber(&fake, f.stack.get(), stack_bytes);
 #endif
+    f.seen.enter();
     swapcontext(&main_, &f.context);
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #endif
   }
   void yield() { switch_to_main(false); }
-  void switch_to_main(bool last) {
+  __attribute__((no_sanitize("thread"))) void switch_to_main(bool last) {
 #if defined(__SANITIZE_ADDRESS__)
     void* fake = nullptr;
     __sanitizer_start_switch_fiber(last ? nullptr : &fake, main_stack_, main_bytes_);
 #endif
     static_cast<void>(last);
+    main_seen_.enter();
     swapcontext(&fibers_[static_cast<std::size_t>(current_)].context, &main_);
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(fake, &main_stack_, &main_bytes_);
@@ -223,11 +249,14 @@ class thread_block {
   std::mt19937 random_;
   std::vector<gathering> warps_;
   gathering barrier_;
-  shared_shadow shadow_;
+  shared_shadow shadow_{tsan::watches};
   checks::bulk_copies copies_;
   u8* shared_ = nullptr;
   int current_ = 0, alive_ = 0;
   ucontext_t main_;
+  tsan::fiber main_seen_{tsan::current()};
+  std::size_t meetings_ = 0;
+  char begun_ = 0, ended_ = 0, met_[2] = {};  // addresses that order
   void (*call_)(const void*, int) = nullptr;
   const void* body_ = nullptr;
   std::exception_ptr error_;
@@ -250,15 +279,15 @@ struct any_context {
   void sync(int line = __builtin_LINE()) { all.sync(false, line); }
   bool sync_or(bool yes, int line = __builtin_LINE()) { return all.sync(yes, line); }
   u32 warp_max(u32 value, int line = __builtin_LINE()) {
-    const u64* lanes = all.exchange(value, line);
-    return static_cast<u32>(*std::max_element(lanes, lanes + 32));
+    const auto lanes = all.exchange(value, line);
+    return static_cast<u32>(*std::max_element(lanes.begin(), lanes.end()));
   }
   int warp_count(bool yes, int line = __builtin_LINE()) {
-    const u64* lanes = all.exchange(yes ? 1 : 0, line);
-    return static_cast<int>(std::count(lanes, lanes + 32, u64{1}));
+    const auto lanes = all.exchange(yes ? 1 : 0, line);
+    return static_cast<int>(std::count(lanes.begin(), lanes.end(), u64{1}));
   }
   u64 from_lane(u64 value, int lane, int line = __builtin_LINE()) {
-    return all.exchange(value, line)[lane];
+    return all.exchange(value, line)[static_cast<std::size_t>(lane)];
   }
 
   template <class Value> Value load(const Value* at) {
@@ -283,42 +312,58 @@ struct any_context {
   }
   void shared_max(u32* at, u32 value) {
     all.touch_shared(at, 4, true, true);
-    *at = std::max(*at, value);
+    change(at, value, [](u32 a, u32 b) { return std::max(a, b); });
   }
   void global_max(u32* at, u32 value) {
     all.touch_global(at, 4, true);
-    *at = std::max(*at, value);
+    change(at, value, [](u32 a, u32 b) { return std::max(a, b); });
   }
   void global_min(u64* at, u64 value) {
     all.touch_global(at, 8, true);
-    *at = std::min(*at, value);
+    change(at, value, [](u64 a, u64 b) { return std::min(a, b); });
   }
   void global_add(u64* at, u64 value) {
     all.touch_global(at, 8, true);
-    *at += value;
+    change(at, value, [](u64 a, u64 b) { return a + b; });
   }
 
   static constexpr bool bulk_copies = true;
   void arm(u64* barrier) {
+    const tsan::unseen hidden;
     all.copies().init(all.place(barrier), 1, rank);
     all.copies().fence(rank);
   }
   void fetch(void* to, const void* from, int bytes, u64* barrier) {
+    const tsan::unseen hidden;
+    tsan::release(barrier);
     all.copies().arrive(all.place(barrier), static_cast<u64>(bytes), rank);
     all.copies().fetch(all.place(to), from, static_cast<u64>(bytes), all.place(barrier), rank);
     ++all.count.loads;
     all.count.load_bytes += static_cast<u64>(bytes);
   }
-  void wait(u64* barrier, u32 parity) { all.wait_for(all.place(barrier), parity); }
-  void show() { all.copies().fence(rank); }
+  void wait(u64* barrier, u32 parity) {
+    all.wait_for(all.place(barrier), parity);
+    tsan::acquire(barrier);
+  }
+  void show() {
+    const tsan::unseen hidden;
+    all.copies().fence(rank);
+  }
   void send(void* to, const void* from, int bytes) {
+    const tsan::unseen hidden;
     all.copies().send(to, all.place(from), static_cast<u64>(bytes), rank);
     all.copies().commit(rank);
     ++all.count.stores;
     all.count.store_bytes += static_cast<u64>(bytes);
   }
-  void sent() { all.copies().wait(0, true, rank); }
-  void finish() { all.copies().wait(0, false, rank); }
+  void sent() {
+    const tsan::unseen hidden;
+    all.copies().wait(0, true, rank);
+  }
+  void finish() {
+    const tsan::unseen hidden;
+    all.copies().wait(0, false, rank);
+  }
 
   static u32 max_halves(u32 a, u32 b) {
     return std::max(a & 0xFFFF, b & 0xFFFF) | std::max(a >> 16, b >> 16) << 16;
@@ -334,6 +379,13 @@ struct any_context {
   template <class Element> static void values2(u32 codes, float& low, float& high) {
     low = Element::decode(static_cast<u8>(codes));
     high = Element::decode(static_cast<u8>(codes >> 8));
+  }
+
+ private:
+  template <class Value, class Change> static void change(Value* at, Value by, const Change& changed) {
+    Value before = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(at, &before, changed(before, by), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
   }
 };
 
