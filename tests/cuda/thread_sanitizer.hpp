@@ -52,8 +52,8 @@ class fiber {
   }
   fiber(const fiber&) = delete;
   fiber& operator=(const fiber&) = delete;
-  /// To be called right before the stacks are switched. It orders nothing, and returns as another thread, which must not
-  /// be seen to leave a call that it never made.
+  /// To be called right before the stacks are switched. It orders nothing, and returns as another thread, which must
+  /// not be seen to leave a call that it never made.
   __attribute__((no_sanitize("thread"))) void enter() const {
     __tsan_switch_to_fiber(context_, __tsan_switch_to_fiber_no_sync);
   }
