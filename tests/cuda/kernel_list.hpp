@@ -82,12 +82,12 @@ using checksum_pieces = kernel::checksum_body<kernel::one_task<kernel::checksum_
 
 // clang-format off
 #define FP8WIRE_TEST_KERNELS(K) \
-  K(block_bf16) K(block_bf16_table) K(block_pow2_bf16_table) K(block_fp16) K(block_fp32) K(block_e5m2_bf16) \
-  K(nemo_bf16) K(vllm_fp32) K(row_bf16) K(mx_bf16) K(mx_bf16_table) K(mx_fp32) K(mx_fma_fp16) K(mx_column_bf16) \
-  K(mx_swizzled_bf16) K(block_padded_bf16) K(mx_both_bf16) K(mx_both_bf16_table) K(tensor_amax_bf16) \
-  K(tensor_cast_bf16) K(tensor_scales) K(shard_amax_fp32) K(shard_cast_fp32) K(dequantize_block_bf16) \
-  K(dequantize_mx_fp32) K(relayout_swizzle) K(relayout_packed) K(relayout_deepgemm) K(relayout_trtllm) \
-  K(mx_bulk_bf16) K(mx_bulk_fp32) K(padding_swizzle) K(compare_codes) K(checksum_pieces)
+  K(block_bf16) K(mx_bulk_bf16) K(mx_bulk_fp32) K(block_bf16_table) K(block_pow2_bf16_table) K(block_fp16) \
+  K(block_fp32) K(block_e5m2_bf16) K(nemo_bf16) K(vllm_fp32) K(row_bf16) K(mx_bf16) K(mx_bf16_table) K(mx_fp32) \
+  K(mx_fma_fp16) K(mx_column_bf16) K(mx_swizzled_bf16) K(block_padded_bf16) K(mx_both_bf16) K(mx_both_bf16_table) \
+  K(tensor_amax_bf16) K(tensor_cast_bf16) K(tensor_scales) K(shard_amax_fp32) K(shard_cast_fp32) \
+  K(dequantize_block_bf16) K(dequantize_mx_fp32) K(relayout_swizzle) K(relayout_packed) K(relayout_deepgemm) \
+  K(relayout_trtllm) K(padding_swizzle) K(compare_codes) K(checksum_pieces)
 // clang-format on
 
 }  // namespace kernels
