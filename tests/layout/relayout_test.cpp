@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include <fp8wire/layout/deepgemm.hpp>
@@ -192,20 +194,101 @@ TEST_CASE("in place with one matrix of scratch: the bytes of one expert at a tim
   check.operator()<swizzle_128x4>();
 }
 
-TEST_CASE("squares are transposed in place, whatever is left beside the tiles") {
-  for (const i64 extent : {1, 2, 15, 16, 17, 63, 64, 65, 80, 95, 128, 145, 200}) {
-    CAPTURE(extent);
-    const std::vector<u8> in = laid<row_major, u8>(2, extent, extent, 0);
-    std::vector<u8> buffer = in, scratch(static_cast<std::size_t>(extent * extent));
-    buffer.resize(in.size() + 4, 0x5C);
-    const laid_out<row_major, u8> canonical{buffer.data(), 2, extent, extent};
-    const laid_out<transposed, u8> done = relayout_in_place<transposed>(canonical, scratch.data());
-    CHECK(verify_relayout(laid_out<row_major, const u8>{in.data(), 2, extent, extent}, done) == -1);
-    relayout_in_place<row_major>(done, scratch.data());
-    CHECK(std::vector<u8>(buffer.end() - 4, buffer.end()) == std::vector<u8>(4, 0x5C));
-    buffer.resize(in.size());
-    CHECK(buffer == in);
+TEST_CASE("codes are transposed in place: every shape, wherever buffer and scratch begin") {
+  struct row {
+    i64 rows, cols;
+  };
+  std::vector<row> all;
+  for (const i64 extent : {1, 2, 15, 16, 17, 63, 64, 65, 80, 95, 128, 145, 192, 200}) all.push_back({extent, extent});
+  for (const i64 rows : {1, 2, 16, 63, 64, 65, 130, 192, 320}) {
+    for (const i64 cols : {1, 3, 64, 100, 127, 128, 129, 257, 384}) all.push_back({rows, cols});
   }
+  // Too large for the cache: lines are streamed where they are whole. One panel, more columns than rows, the reverse.
+  for (const row& at : {row{64, 16500}, {1088, 1024}, {1024, 1090}, {1152, 960}, {2112, 520}, {1100, 1000}})
+    all.push_back(at);
+  for (const row& at : all) {
+    for (const i64 shift : {0, 16, 37}) {
+      for (const i64 scratch_shift : {shift, i64{3}}) {
+        const i64 batch = at.rows * at.cols > 200000 ? 1 : 2, matrix = at.rows * at.cols;
+        CAPTURE(at.rows);
+        CAPTURE(at.cols);
+        CAPTURE(shift);
+        CAPTURE(scratch_shift);
+        const std::vector<u8> in = laid<row_major, u8>(batch, at.rows, at.cols, 0);
+        std::vector<u8> room(static_cast<std::size_t>(batch * matrix + 192), 0x5C), work(room.size(), 0x5C);
+        // From a multiple of 64 on; guards before and behind.
+        const auto begin = [](std::vector<u8>& bytes, i64 by) {
+          return bytes.data() + (128 - reinterpret_cast<std::uintptr_t>(bytes.data()) % 64) +
+                 static_cast<std::size_t>(by);
+        };
+        u8 *const data = begin(room, shift), *const scratch = begin(work, scratch_shift);
+        const auto guarded = [](const std::vector<u8>& bytes, const u8* from, i64 size) {
+          for (const u8* byte = bytes.data(); byte != bytes.data() + bytes.size(); ++byte) {
+            if ((byte < from || byte >= from + size) && *byte != 0x5C) return false;
+          }
+          return true;
+        };
+        std::copy(in.begin(), in.end(), data);
+        const laid_out<row_major, u8> canonical{data, batch, at.rows, at.cols};
+        const laid_out<transposed, u8> done = relayout_in_place<transposed>(canonical, scratch);
+        CHECK(verify_relayout(laid_out<row_major, const u8>{in.data(), batch, at.rows, at.cols}, done) == -1);
+        relayout_in_place<row_major>(done, scratch);
+        CHECK(std::equal(in.begin(), in.end(), data));
+        CHECK(guarded(room, data, batch * matrix));
+        CHECK(guarded(work, scratch, matrix));
+      }
+    }
+  }
+}
+
+TEST_CASE("lines that are streamed begin where cache lines do, wherever the buffer begins") {
+  const auto check = [&]<class Layout>(i64 rows, i64 cols) {
+    CAPTURE(Layout::id);
+    const std::vector<u8> in = laid<row_major, u8>(1, rows, cols, 0), expected = laid<Layout, u8>(1, rows, cols, 0);
+    for (const std::size_t shift : {0u, 1u, 16u, 48u, 63u}) {
+      CAPTURE(shift);
+      std::vector<u8> to(in.size() + 64, 0x5C), back(to);
+      relayout(dense(in.data(), rows, cols), laid_out<Layout, u8>{to.data() + shift, 1, rows, cols});
+      CHECK(std::equal(expected.begin(), expected.end(), to.begin() + static_cast<std::ptrdiff_t>(shift)));
+      relayout(laid_out<Layout, u8>{to.data() + shift, 1, rows, cols}, dense(back.data() + shift, rows, cols));
+      CHECK(std::equal(in.begin(), in.end(), back.begin() + static_cast<std::ptrdiff_t>(shift)));
+      for (const std::vector<u8>& bytes : {to, back}) {
+        for (std::size_t at = 0; at < bytes.size(); ++at)
+          if (at < shift || at >= shift + in.size()) CHECK(bytes[at] == 0x5C);
+      }
+    }
+  };
+  check.operator()<transposed>(576, 640);
+  check.operator()<transposed>(640, 500);
+  check.operator()<mapped_rows<transposed, shuffle_rows<32>>>(576, 512);
+  // Between columns and blocks of columns: a line must not reach into the next block.
+  std::vector<u8> in = laid<transposed, u8>(1, 576, 640, 0);
+  for (const std::size_t shift : {0u, 16u}) {
+    std::vector<u8> to(in.size() + 64, 0x5C);
+    const laid_out<block_major_k<128>, u8> blocks{to.data() + shift, 1, 576, 640};
+    relayout(laid_out<transposed, const u8>{in.data(), 1, 576, 640}, blocks);
+    CHECK(verify_relayout(laid_out<transposed, const u8>{in.data(), 1, 576, 640}, blocks) == -1);
+  }
+}
+
+TEST_CASE("strips are the same in registers of every width") {
+  std::vector<u8> in(64 * 80);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = element<u8>(static_cast<i64>(i));
+  const auto check = [&](detail::strip_function strip) {
+    alignas(64) u8 out[16 * 192];
+    i64 line_at[16];
+    for (i64 i = 0; i < 16; ++i) line_at[i] = (i * 5 % 16) * 192;  // lines may lie in any order
+    std::fill(std::begin(out), std::end(out), u8{0x5C});
+    strip(in.data() + 7, 80, out, line_at);
+    for (i64 line = 0; line < 16; ++line) {
+      for (i64 row = 0; row < 192; ++row)
+        CHECK(out[line_at[line] + row] == (row < 64 ? in[static_cast<std::size_t>(7 + row * 80 + line)] : 0x5C));
+    }
+  };
+  check(detail::transpose_strip<false>);
+  check(detail::transpose_strip<true>);
+  check(detail::best_strip<false>());
+  check(detail::best_strip<true>());
 }
 
 TEST_CASE("rows in place, in the least scratch there can be, between any two orders of them") {

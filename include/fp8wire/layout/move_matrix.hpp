@@ -5,9 +5,8 @@
 /// copied at a time is as long as it is contiguous on both sides.
 #ifndef FP8WIRE_LAYOUT_MOVE_MATRIX_HPP
 #define FP8WIRE_LAYOUT_MOVE_MATRIX_HPP
-#include <fp8wire/core/checksum.hpp>
 #include <fp8wire/core/slice.hpp>
-#include <fp8wire/detail/transpose.hpp>
+#include <fp8wire/detail/byte_tile.hpp>
 #include <fp8wire/layout/row_map.hpp>
 
 FP8WIRE_ABI_BEGIN
@@ -157,59 +156,61 @@ inline slice move_squares(const From& from, const Value* src, const To& to, Valu
   return moved;
 }
 
-/// Bytes in tiles of 64 x 64: lines of rows become lines of columns, or the other way round. Every line of either side
-/// is touched once, however far apart lines are. Answers the part that is moved; the edges are left.
+/// Whether the lines that tiles are written in are whole rows or columns.
+template <class From, class To>
+inline constexpr bool lines_whole = (From::col_run > 1 ? To::row_run : To::col_run) == whole_run;
+
+/// Bytes in tiles: lines of rows become lines of columns, or the other way round. Every line of either side is touched
+/// once, however far apart lines are.
 template <bool Stream, class From, class To>
-inline slice move_tiles(const From& from, const u8* src, const To& to, u8* dst, i64 rows, i64 cols) noexcept {
+inline void move_tiles(const From& from, const u8* src, const To& to, u8* dst, i64 rows, i64 cols) noexcept {
   constexpr bool along_source = From::col_run > 1;
-  const slice moved{0, 0, rows / 16 * 16, cols / 16 * 16};
-  const i64 lines = along_source ? moved.rows : moved.cols, places = along_source ? moved.cols : moved.rows;
+  constexpr i64 source_run = along_source ? From::col_run : From::row_run;
+  constexpr i64 wide = source_run < byte_tile::most_width ? source_run : byte_tile::most_width;
+  const i64 lines = along_source ? rows : cols, places = along_source ? cols : rows;
   const auto source = [&](i64 line, i64 place) {
     return along_source ? from.offset({0, line, place}) : from.offset({0, place, line});
   };
   const auto target = [&](i64 place, i64 line) {
     return along_source ? to.offset({0, line, place}) : to.offset({0, place, line});
   };
-  alignas(64) u8 out[tile_extent * tile_extent];
-  i64 line_at[tile_extent];
-  for (i64 first = 0; first < lines; first += tile_extent) {
-    const i64 height = lines - first < tile_extent ? lines - first : tile_extent;
-    for (i64 i = 0; i < height; ++i) line_at[i] = source(first + i, 0);
-    const i64 target_step = target(0, first) - target(0, 0);
-    for (i64 place = 0; place < places; place += tile_extent) {
-      const i64 width = places - place < tile_extent ? places - place : tile_extent;
-      const i64 step = source(0, place) - source(0, 0);
-      for (i64 i = 0; i < height; ++i) __builtin_prefetch(src + line_at[i] + step + tile_extent);
-      for (i64 i = 0; i < height; i += 16)
-        for (i64 j = 0; j < width; j += 16) transpose_into_tile(src + step + j, line_at + i, out + j * tile_extent + i);
-      for (i64 j = 0; j < width; ++j) {
-        u8* line = dst + target(place + j, 0) + target_step;
-        const u8* made = out + j * tile_extent;
-        if constexpr (Stream) {
-          for (i64 i = 0; i < height; i += 16) {
-            word_line part;
-            __builtin_memcpy(&part, made + i, 16);
-            put_line<true>(line + i, part);
-          }
-        } else if (height == tile_extent) {
-          copy(line, made, tile_extent);
-        } else {
-          copy(line, made, height);
-        }
-      }
+  const tile_cuts cuts{lines, Stream && lines_whole<From, To> ? to_whole_line(dst + target(0, 0)) : 0},
+      place_cuts{places, 0};
+  const auto place_end = [&](i64 place) { return place_cuts.end(place, wide); };
+  byte_tile tile;
+  i64 tables[2][line_bytes], *line_at = tables[0], *next_at = tables[1];
+  const auto find_lines = [&](i64* at, i64 first) {
+    for (i64 i = 0; first + i < cuts.end(first, line_bytes); ++i) at[i] = source(first + i, 0);
+  };
+  find_lines(line_at, 0);
+  for (i64 first = 0, last; first < lines; first = last) {
+    last = cuts.end(first, line_bytes);
+    find_lines(next_at, last);
+    const i64 below = target(0, first) - target(0, 0);
+    for (i64 place = 0, end; place < places; place = end) {
+      end = place_end(place);
+      const auto step = [&](i64 at) { return src + (source(0, at) - source(0, 0)); };
+      tile.read({step(place), line_at, last - first, end - place});
+      tile.write<Stream>(
+          dst + below, [&](i64 i) { return target(place + i, 0); },
+          end < places ? tile_place{step(end), line_at, last - first, place_end(end) - end}
+                       : tile_place{src, next_at, cuts.end(last, line_bytes) - last, place_end(0)});
     }
+    i64* const done = line_at;
+    line_at = next_at, next_at = done;
   }
-  return moved;
 }
 
-/// Whether lines of 16 bytes begin at multiples of 16 on the side that is written, and there are enough of them.
-template <class To, class Value>
+/// Whether there is much to write, in lines of Line bytes that begin at multiples of it. Shifts: the first bytes may be
+/// cut off, so that they do, where all begin at the same distance from a multiple.
+template <i64 Line, bool Shifts, class To, class Value>
 inline bool streams_to(const To& to, const Value* dst, i64 rows, i64 cols) noexcept {
   constexpr i64 size = static_cast<i64>(sizeof(Value));
   const auto at = reinterpret_cast<std::uintptr_t>(dst + to.offset({0, 0, 0}));
   const i64 next_row = to.offset({0, 1, 0}) - to.offset({0, 0, 0}), unit = to.offset({0, 0, 1}) - to.offset({0, 0, 0});
   const i64 apart = unit == 1 ? next_row : unit;  // lines of rows, or of columns
-  return rows > 1 && cols > 1 && rows * cols * size >= streamed_matrix && at % 16 == 0 && apart * size % 16 == 0;
+  return rows > 1 && cols > 1 && rows * cols * size >= streamed_matrix && (Shifts || at % Line == 0) &&
+         apart * size % Line == 0;
 }
 
 /// Rows into another order where they lie, each read and written once: cycle by cycle of the permutation.
@@ -229,50 +230,6 @@ inline void permute_rows(const laid_matrix<From>& from, const laid_matrix<To>& t
       placed[next / 8] = static_cast<u8>(placed[next / 8] | 1 << (next % 8));
     }
     copy(data + row * cols, static_cast<const Value*>(scratch), cols);
-  }
-}
-
-/// A square of bytes over its diagonal where it lies: tiles change places with those on the other side.
-inline void transpose_in_place(u8* data, i64 extent) noexcept {
-  constexpr i64 tile = tile_extent;
-  alignas(64) u8 above[tile * tile], below[tile * tile];
-  const i64 whole = extent / 16 * 16;
-  const auto read = [&](i64 top, i64 height, i64 left, i64 width, u8* to, i64 ahead) {
-    for (i64 i = 0; i < height; i += 16) {
-      i64 line_at[16];
-      for (i64 k = 0; k < 16; ++k) {
-        line_at[k] = (top + i + k) * extent + left;
-        __builtin_prefetch(data + line_at[k] + ahead);
-      }
-      for (i64 j = 0; j < width; j += 16) transpose_into_tile(data + j, line_at, to + j * tile + i);
-    }
-  };
-  const auto write = [&](const u8* from, i64 top, i64 height, i64 left, i64 width) {
-    u8* line = data + top * extent + left;
-    if (width == tile) {
-      for (i64 i = 0; i < height; ++i) copy(line + i * extent, from + i * tile, tile);
-    } else {
-      for (i64 i = 0; i < height; ++i) copy(line + i * extent, from + i * tile, width);
-    }
-  };
-  const auto size_at = [&](i64 at) { return whole - at < tile ? whole - at : tile; };
-  const auto exchange = [&](i64 top, i64 left) {
-    const i64 height = size_at(top), width = size_at(left);
-    read(top, height, left, width, above, tile);
-    if (left != top) {
-      read(left, width, top, height, below, tile * extent);
-      write(below, top, height, left, width);
-    }
-    write(above, left, width, top, height);
-  };
-  for (i64 top = 0; top < whole; top += tile)
-    for (i64 left = top; left < whole; left += tile) exchange(top, left);
-  for (i64 row = 0; row < extent; ++row) {
-    for (i64 col = row < whole ? whole : row + 1; col < extent; ++col) {
-      const u8 kept = data[row * extent + col];
-      data[row * extent + col] = data[col * extent + row];
-      data[col * extent + row] = kept;
-    }
   }
 }
 
@@ -299,17 +256,20 @@ inline void move_matrix(const From& from, const Value* src, const To& to, Value*
     constexpr bool crossed =
         (From::col_run >= size * run && To::row_run >= size) || (To::col_run >= size * run && From::row_run >= size);
     slice moved{};
-    if constexpr (crossed && (bytes == 1 || bytes == 4)) {
-      const bool stream = !cached && streams_to(to, dst, rows, cols);
-      if constexpr (bytes == 1) {
+    if constexpr (crossed && bytes == 1) {
+      if (rows >= 16 && cols >= 16) {
         const auto* in = reinterpret_cast<const u8*>(src);
         auto* out = reinterpret_cast<u8*>(dst);
-        moved =
-            stream ? move_tiles<true>(from, in, to, out, rows, cols) : move_tiles<false>(from, in, to, out, rows, cols);
-      } else {
-        moved = stream ? move_squares<run, true>(from, src, to, dst, rows, cols)
-                       : move_squares<run, false>(from, src, to, dst, rows, cols);
+        if (!cached && streams_to<line_bytes, lines_whole<From, To>>(to, out, rows, cols)) {
+          move_tiles<true>(from, in, to, out, rows, cols);
+          return end_streaming();
+        }
+        return move_tiles<false>(from, in, to, out, rows, cols);
       }
+    } else if constexpr (crossed && bytes == 4) {
+      const bool stream = !cached && streams_to<16, false>(to, dst, rows, cols);
+      moved = stream ? move_squares<run, true>(from, src, to, dst, rows, cols)
+                     : move_squares<run, false>(from, src, to, dst, rows, cols);
       if (stream) end_streaming();
     }
     move_runs<run>(from, src, to, dst, slice{0, moved.cols, moved.rows, cols - moved.cols});

@@ -139,10 +139,10 @@ laid_out<To, Value> relayout_in_place(laid_out<From, Value> buffer, Value* scrat
       }
       if constexpr (sizeof(Value) == 1 && ((std::same_as<From, row_major> && std::same_as<To, transposed>) ||
                                            (std::same_as<From, transposed> && std::same_as<To, row_major>))) {
-        if (buffer.rows == buffer.cols) {
-          detail::transpose_in_place(reinterpret_cast<u8*>(data), buffer.rows);
-          continue;
-        }
+        const bool rows_first = std::same_as<From, row_major>;
+        detail::transpose_in_place(reinterpret_cast<u8*>(data), rows_first ? buffer.rows : buffer.cols,
+                                   rows_first ? buffer.cols : buffer.rows, reinterpret_cast<u8*>(scratch));
+        continue;
       }
       detail::copy(scratch, static_cast<const Value*>(data), matrix);
       detail::move_matrix(from, static_cast<const Value*>(scratch), to, data, buffer.rows, buffer.cols,
