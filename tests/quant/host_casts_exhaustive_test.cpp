@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP32 arithmetic of every vector body over all 2^32 floats, and over every 61st for other operands and elements, against
-// the element's own encode.
+// FP32 arithmetic of every vector body over all 2^32 floats, and over every 61st for other operands and elements,
+// against the element's own encode.
 #include <doctest/doctest.h>
 
 #include <fp8wire/format/e5m2.hpp>

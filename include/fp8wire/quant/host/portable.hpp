@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Rows of weights to maxima and codes in 16-byte GNU vectors, which every x86-64 (SSE2) and aarch64 (NEON) has.
 ///
-/// The arithmetic is that of avx2::code8 without its tables: four lanes pay less for table look-ups than eight.
+/// The arithmetic is that of avx2_casts::code8 without its tables: four lanes pay less for table look-ups than eight.
 #ifndef FP8WIRE_QUANT_HOST_PORTABLE_HPP
 #define FP8WIRE_QUANT_HOST_PORTABLE_HPP
 #include <fp8wire/quant/host/row_kernel.hpp>
@@ -49,7 +49,7 @@ FP8WIRE_ALWAYS_INLINE f32x4 ieee_result(f32x4 value) noexcept {
   asm("" : "+x"(value));
   return value;
 }
-/// As avx2::quotient.
+/// As avx2_words::quotient.
 FP8WIRE_ALWAYS_INLINE f32x4 quotient(f32x4 dividend, f32x4 divisor) noexcept {
 #if defined(__AVX__)
   asm("vdivps %1, %0, %0" : "+x"(dividend) : "x"(divisor));
@@ -140,7 +140,7 @@ template <row_cast Cast, class In> struct portable {
 
   static void fence() noexcept {}
 
-  /// As avx2::cast_direct.
+  /// As avx2_casts::cast_direct.
   FP8WIRE_NOINLINE static void cast_direct(const In* from, u8* codes, i64 count, float operand) noexcept {
     i64 i = 0;
     for (; i + 16 <= count; i += 16) cast16(from + i, codes + i, operand);

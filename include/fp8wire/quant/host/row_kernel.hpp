@@ -42,13 +42,14 @@ template <any_recipe Recipe, class In, bool Compare> constexpr row_cast row_cast
   return cast;
 }
 
-/// How many elements on to fetch, whole rows further down the panel: what is seen next into the second-level cache, what
-/// is cast next from there into the first.
+/// How many elements on to fetch, whole rows further down the panel: what is seen next into the second-level cache,
+/// what is cast next from there into the first.
 struct look_ahead {
   i64 seen, cast, before;
 };
 
-/// Where the codes of a row go; for a comparison also what they replace and a bit an element that says whether they differ.
+/// Where the codes of a row go; for a comparison also what they replace, and a bit an element that says whether they
+/// differ.
 struct code_place {
   u8* codes;
   const u8* before = nullptr;
@@ -76,9 +77,9 @@ template <class In> struct row_kernel {
 namespace FP8WIRE_CG {
 
 /// Codes of `count` elements without the block's table: the odd ends of rows, and blocks that it does not serve.
-template <class Body, class In>
+template <class Casts, class In>
 void cast_some(const block_state& block, const In* from, u8* codes, i64 count) noexcept {
-  if (block.how != cast_how::reference) Body::cast_direct(from, codes, count, block.operand);
+  if (block.how != cast_how::reference) Casts::cast_direct(from, codes, count, block.operand);
   else block.definition(from, codes, count, block.operand);
 }
 
@@ -104,10 +105,10 @@ template <class Body, row_cast Cast, class In> constexpr row_kernel<In> wide_ker
                          .fence = Body::fence,
                          .alignment = alignment,
                          .octaves = {nullptr, nullptr}};
-  if constexpr (Cast.direct) made.cast_direct = Body::cast_direct;
+  if constexpr (Cast.direct) made.cast_direct = Body::casts::cast_direct;
   // What a 1x32 recipe looks like from here.
   if constexpr (std::same_as<In, bf16> && Cast.direct && !Cast.table && !Cast.cols_128 && !Cast.compare)
-    made.octaves[0] = Body::template octaves<false>, made.octaves[1] = Body::template octaves<true>;
+    made.octaves[0] = Body::octaves::template run<false>, made.octaves[1] = Body::octaves::template run<true>;
   return made;
 }
 
