@@ -39,11 +39,12 @@ std::string list_layouts() {
   fp8wire::layouts::for_each([&]<class Entry>() {
     using codes = typename Entry::pair::codes;
     using scales = typename Entry::pair::scales;
-    // What it reads, asked for every kind of weight that presets make.
+    // What it reads, asked for every kind of weight that presets make, and for one scale a matrix, which none makes.
     for (const auto& [label, rows, cols, scale] :
          {std::tuple{"128x128 fp32", 128, 128, dtype::f32}, std::tuple{"128x128 e8m0", 128, 128, dtype::f8_e8m0},
           std::tuple{"1x128 fp32", 1, 128, dtype::f32}, std::tuple{"128x1 fp32", 128, 1, dtype::f32},
-          std::tuple{"1x32 e8m0", 1, 32, dtype::f8_e8m0}, std::tuple{"32x1 e8m0", 32, 1, dtype::f8_e8m0}}) {
+          std::tuple{"1x32 e8m0", 1, 32, dtype::f8_e8m0}, std::tuple{"32x1 e8m0", 32, 1, dtype::f8_e8m0},
+          std::tuple{"tensor fp32", 0, 0, dtype::f32}}) {
       fp8wire::layout_use use{rows, cols, scale};
       const bool plain = Entry::reads(use);
       use.role = fp8wire::weight_role::gate_up;

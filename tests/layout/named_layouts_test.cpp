@@ -13,6 +13,7 @@ namespace {
 
 constexpr layout_use block_fp8{128, 128, dtype::f32, weight_role::plain};
 constexpr layout_use mxfp8{1, 32, dtype::f8_e8m0, weight_role::plain};
+constexpr layout_use tensor_fp8{0, 0, dtype::f32, weight_role::plain};
 
 constexpr layout_use with_role(layout_use use, weight_role role) {
   use.role = role;
@@ -35,7 +36,8 @@ TEST_CASE("the names that programs take") {
   });
   CHECK(names == std::vector<std::string_view>{"canonical", "cublas-128x4", "cublas-8x4", "cutlass-mn", "deepgemm-fp32",
                                                "deepgemm-ue8m0", "te-rowwise", "te-columnwise", "trtllm-mxfp8",
-                                               "trtllm-mxfp8-moe", "trtllm-fp8-block", "up-first"});
+                                               "trtllm-mxfp8-moe", "sglang-mxfp8-moe", "sglang-fp8-moe",
+                                               "trtllm-fp8-block", "up-first"});
   for (const std::string_view name : names) CHECK(layouts::is_known(name));
   CHECK(!layouts::is_known("cublas"));
   CHECK(!layouts::is_known(""));
@@ -64,6 +66,14 @@ TEST_CASE("a name and a weight give one pair") {
   CHECK(pair_of("trtllm-mxfp8-moe", with_role(mxfp8, w13)) ==
         "swap-halves>interleave-halves>shuffle-rows-32>row-major;swap-halves>interleave-halves>shuffle-rows-32>swizzle-"
         "128x4");
+  CHECK(pair_of("sglang-mxfp8-moe", mxfp8) == pair_of("trtllm-mxfp8", mxfp8));
+  CHECK(pair_of("sglang-mxfp8-moe", with_role(mxfp8, w13)) ==
+        "interleave-halves>shuffle-rows-32>row-major;interleave-halves>shuffle-rows-32>swizzle-128x4");
+  CHECK(pair_of("sglang-mxfp8-moe", block_fp8) == "");
+  CHECK(pair_of("sglang-fp8-moe", tensor_fp8) == "shuffle-rows-32>row-major;row-major");
+  CHECK(pair_of("sglang-fp8-moe", with_role(tensor_fp8, w13)) ==
+        "interleave-halves>shuffle-rows-32>row-major;row-major");
+  CHECK(pair_of("sglang-fp8-moe", {1, 0, dtype::f32}) == "");
   CHECK(pair_of("trtllm-fp8-block", block_fp8) == "shuffle-rows-16>block-major-k-128;row-major");
   CHECK(pair_of("trtllm-fp8-block", with_role(block_fp8, w13)) ==
         "swap-halves>shuffle-rows-16>block-major-k-128;swap-halves>row-major");
@@ -118,6 +128,12 @@ TEST_CASE("shapes that a kernel cannot take are refused with both numbers") {
                       {"trtllm-mxfp8-moe", with_role(mxfp8, w13), 384, 256, 0, 0},    // 2I = 384
                       {"trtllm-mxfp8-moe", with_role(mxfp8, w13), 320, 256, 320, 384},
                       {"trtllm-mxfp8-moe", mxfp8, 256, 192, 192, 256},                // w2: I = 192
+                      {"sglang-mxfp8-moe", with_role(mxfp8, w13), 384, 256, 0, 0},
+                      {"sglang-mxfp8-moe", with_role(mxfp8, w13), 320, 256, 320, 384},
+                      {"sglang-mxfp8-moe", mxfp8, 256, 192, 192, 256},
+                      {"sglang-fp8-moe", with_role(tensor_fp8, w13), 96, 40, 0, 0},
+                      {"sglang-fp8-moe", with_role(tensor_fp8, w13), 80, 40, 80, 96},
+                      {"sglang-fp8-moe", tensor_fp8, 80, 40, 80, 96},
                       {"trtllm-fp8-block", with_role(block_fp8, w13), 512, 256, 0, 0},
                       {"trtllm-fp8-block", with_role(block_fp8, w13), 384, 256, 384, 512},
                       {"trtllm-fp8-block", block_fp8, 256, 192, 192, 256},

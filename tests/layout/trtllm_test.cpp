@@ -121,6 +121,40 @@ TEST_CASE("row by row as FlashInfer writes it: swap, interleave, shuffle, store,
   }
 }
 
+// As SGLang's loops read, for one expert: stack((gate, up), 1), then rows to where the table of FlashInfer sends them,
+// then scales into tiles of 128 x 4 by the offsets that FlashInfer's kernel computes.
+TEST_CASE("SGLang's experts: interleaved and shuffled as loaded, scales swizzled afterwards") {
+  for (const long half : {64, 128, 192}) {
+    CAPTURE(half);
+    constexpr long experts = 2, cols = 96, grid = 6;
+    const long rows = 2 * half;
+    const oracle::bytes codes = oracle::noise(static_cast<std::size_t>(experts * rows * cols), 3),
+                        scales = oracle::noise(static_cast<std::size_t>(experts * rows * grid), 4);
+    const long tiles = oracle::ceil_to(rows, 128) * oracle::ceil_to(grid, 4);
+    oracle::bytes stored_codes(codes.size()), stored_scales(static_cast<std::size_t>(experts * tiles), 0);
+    for (long e = 0; e < experts; ++e) {
+      for (long row = 0; row < rows; ++row) {
+        const long mixed = row < half ? 2 * row : 2 * (row - half) + 1;
+        static constexpr long sends_to[4] = {0, 8, 16, 24};
+        const long inside = mixed % 32, stored = mixed - inside + sends_to[inside % 4] + inside / 4;
+        for (long col = 0; col < cols; ++col)
+          stored_codes[static_cast<std::size_t>((e * rows + stored) * cols + col)] =
+              codes[static_cast<std::size_t>((e * rows + row) * cols + col)];
+        for (long col = 0; col < grid; ++col) {
+          const long tile = stored / 128 * ((grid + 3) / 4) + col / 4;
+          const long at = tile * 512 + stored % 32 * 16 + stored % 128 / 32 * 4 + col % 4;
+          stored_scales[static_cast<std::size_t>(e * tiles + at)] =
+              scales[static_cast<std::size_t>((e * rows + row) * grid + col)];
+        }
+      }
+    }
+    CHECK(packed<sglang_w13_codes>(codes, rows, cols, experts) == stored_codes);
+    CHECK(packed<sglang_w13_scales>(scales, rows, grid, experts) == stored_scales);
+    // What swaps first, as vLLM does, is another layout.
+    CHECK(packed<trtllm_mxfp8_w13_codes>(codes, rows, cols, experts) != stored_codes);
+  }
+}
+
 TEST_CASE("padded halves keep their rows together and get the inner layout's padding") {
   const i64 half = 20, cols = 3;  // I = 20, padded to 32: 64 rows
   const oracle::bytes in = oracle::noise(2 * half * cols);

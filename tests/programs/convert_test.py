@@ -197,7 +197,10 @@ class Bytes(support.Case):
                 self.assertIn("0 broken", said)
                 if name != "canonical":
                     self.assertIn(f"read back from {name}", said)
-        self.assertEqual({name for name, *_ in tried}, {line[0] for line in listed})
+        # No preset gives a matrix one scale, so that a layout for nothing else is for the library's users.
+        self.assertEqual({line[0] for line in listed} - {name for name, *_ in tried}, {"sglang-fp8-moe"})
+        only = ["--layout", "sglang-fp8-moe"]
+        self.bad(2, ["sglang-fp8-moe", "takes no weight"], CONVERT, "--force", *only, source, out)
         self.assertIn("0x3f800000", next(line for line in listed if line[0] == "te-rowwise"))
 
     def test_the_report_says_what_happened(self):

@@ -30,6 +30,7 @@ constexpr bool has_block(const layout_use& use, i64 rows, i64 cols, dtype scale)
 }
 constexpr bool is_mxfp8(const layout_use& use) noexcept { return has_block(use, 1, 32, dtype::f8_e8m0); }
 constexpr bool is_block_fp8(const layout_use& use) noexcept { return has_block(use, 128, 128, dtype::f32); }
+constexpr bool is_tensor_fp8(const layout_use& use) noexcept { return has_block(use, 0, 0, dtype::f32); }
 
 constexpr shape_check check_multiples(i64 rows, i64 row_multiple, i64 cols, i64 col_multiple) noexcept {
   const i64 next_rows = ceil_div(rows, row_multiple) * row_multiple;
@@ -152,6 +153,32 @@ struct trtllm_mxfp8_moe_w2 : entry<trtllm_mxfp8_codes, trtllm_mxfp8_scales, 128,
   }
 };
 
+/// The same as SGLang makes it of canonical weights, w13: the halves are not swapped.
+struct sglang_mxfp8_moe_w13 : entry<sglang_w13_codes, sglang_w13_scales, 128, 128> {
+  static constexpr std::string_view name = "sglang-mxfp8-moe", scale_shape = trtllm_mxfp8_moe_w13::scale_shape;
+  static constexpr bool reads(const layout_use& use) noexcept { return trtllm_mxfp8_moe_w13::reads(use); }
+};
+/// The same, w2: as trtllm-gen's.
+struct sglang_mxfp8_moe_w2 : entry<trtllm_mxfp8_codes, trtllm_mxfp8_scales, 128, 128> {
+  static constexpr std::string_view name = "sglang-mxfp8-moe", scale_shape = trtllm_mxfp8_moe_w2::scale_shape;
+  static constexpr bool reads(const layout_use& use) noexcept { return trtllm_mxfp8_moe_w2::reads(use); }
+};
+
+/// SGLang per-tensor FP8 MoE, w13: one scale an expert, rows a multiple of 32.
+struct sglang_fp8_moe_w13 : entry<sglang_w13_codes, row_major> {
+  static constexpr std::string_view name = "sglang-fp8-moe", scale_shape = "[1, 1] an expert";
+  static constexpr bool reads(const layout_use& use) noexcept {
+    return detail::is_tensor_fp8(use) && use.role == weight_role::gate_up;
+  }
+};
+/// The same, w2.
+struct sglang_fp8_moe_w2 : entry<trtllm_mxfp8_codes, row_major> {
+  static constexpr std::string_view name = "sglang-fp8-moe", scale_shape = sglang_fp8_moe_w13::scale_shape;
+  static constexpr bool reads(const layout_use& use) noexcept {
+    return detail::is_tensor_fp8(use) && use.role == weight_role::plain;
+  }
+};
+
 /// trtllm-gen DeepSeek block FP8 MoE, w13: I and H multiples of 128, codes [H/128, 2I, 128] per expert.
 struct trtllm_fp8_block_w13 : entry<trtllm_fp8_block_w13_codes, up_first, 256, 128> {
   static constexpr std::string_view name = "trtllm-fp8-block", scale_shape = "[2I/128, H/128], up half first";
@@ -188,6 +215,7 @@ using all = list<canonical, cublas_128x4, cublas_8x4, cutlass_mn, deepgemm_fp32,
                  te_rowwise, te_rowwise_vector, te_rowwise_mxfp8,  //
                  te_columnwise, te_columnwise_vector, te_columnwise_mxfp8,  //
                  trtllm_mxfp8, trtllm_mxfp8_moe_w13, trtllm_mxfp8_moe_w2,  //
+                 sglang_mxfp8_moe_w13, sglang_mxfp8_moe_w2, sglang_fp8_moe_w13, sglang_fp8_moe_w2,  //
                  trtllm_fp8_block_w13, trtllm_fp8_block_w2, up_first_w13, up_first_w2>;
 
 namespace detail {

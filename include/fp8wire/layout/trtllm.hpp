@@ -42,6 +42,11 @@ using trtllm_mxfp8_scales = mapped_rows<swizzle_128x4, shuffle_rows<32>>;
 using trtllm_mxfp8_w13_codes = mapped_rows<row_major, swap_halves, interleave_halves, shuffle_rows<32>>;
 using trtllm_mxfp8_w13_scales = mapped_rows<swizzle_128x4, swap_halves, interleave_halves, shuffle_rows<32>>;
 
+/// The same as SGLang makes them of what it loads: the halves stay where they are.
+/// Source: SGLang flashinfer_trtllm.py of mid-2026, MXFP8 and per-tensor FP8 (whose scales are one an expert).
+using sglang_w13_codes = mapped_rows<row_major, interleave_halves, shuffle_rows<32>>;
+using sglang_w13_scales = mapped_rows<swizzle_128x4, interleave_halves, shuffle_rows<32>>;
+
 /// Block FP8 codes (128 x 128, FP32 scales kept row-major): tile 64, BlockMajorK; w13 up first, never interleaved.
 using trtllm_fp8_block_codes = mapped_rows<block_major_k<128>, shuffle_rows<16>>;
 using trtllm_fp8_block_w13_codes = mapped_rows<block_major_k<128>, swap_halves, shuffle_rows<16>>;
