@@ -30,7 +30,8 @@ template <class Scale> void round_trip(std::string_view name, const layout_use& 
   CAPTURE(name);
   CAPTURE(rows);
   CAPTURE(cols);
-  const i64 grid_rows = ceil_div(rows, use.block_rows), grid_cols = ceil_div(cols, use.block_cols);
+  const i64 grid_rows = use.block_rows == 0 ? 1 : ceil_div(rows, use.block_rows),
+            grid_cols = use.block_cols == 0 ? 1 : ceil_div(cols, use.block_cols);
   std::vector<u8> codes;
   for (i64 i = 0; i < batch * rows * cols; ++i) codes.push_back(static_cast<u8>(i * 2654435761 >> 13));
   std::vector<Scale> scales;
@@ -75,10 +76,14 @@ TEST_CASE("every named layout there and back") {
       if (name != "trtllm-fp8-block") round_trip<float>(name, block_fp8, batch, 130, 257);
     }
     for (const std::string_view name : {"canonical", "cublas-128x4", "cublas-8x4", "deepgemm-ue8m0", "te-rowwise",
-                                        "trtllm-mxfp8", "trtllm-mxfp8-moe"}) {
+                                        "trtllm-mxfp8", "trtllm-mxfp8-moe", "sglang-mxfp8-moe"}) {
       round_trip<e8m0>(name, mxfp8, batch, 256, 256);
       round_trip<e8m0>(name, w13(mxfp8), batch, 384, 256);
-      if (name.substr(0, 6) != "trtllm") round_trip<e8m0>(name, mxfp8, batch, 100, 96);
+      if (name.find("-mxfp8") == name.npos) round_trip<e8m0>(name, mxfp8, batch, 100, 96);
+    }
+    for (const std::string_view name : {"canonical", "sglang-fp8-moe"}) {
+      round_trip<float>(name, {0, 0, dtype::f32}, batch, 96, 40);
+      round_trip<float>(name, w13({0, 0, dtype::f32}), batch, 64, 72);
     }
     round_trip<float>("te-rowwise", {1, 128, dtype::f32}, batch, 37, 300);
     round_trip<float>("te-columnwise", {128, 1, dtype::f32}, batch, 300, 37);
@@ -100,6 +105,10 @@ TEST_CASE("shapes and dtypes as the engines allocate them") {
   CHECK(shapes("cublas-128x4", mxfp8, 2, 200, 160).scale == dtype::f8_e8m0);
   CHECK(shapes("trtllm-fp8-block", w13(block_fp8), 4, 512, 256).codes == std::vector<i64>{4, 2, 512, 128});
   CHECK(shapes("trtllm-fp8-block", w13(block_fp8), 4, 512, 256).scales == std::vector<i64>{4, 4, 2});
+  CHECK(shapes("sglang-mxfp8-moe", w13(mxfp8), 4, 384, 256).codes == std::vector<i64>{4, 384, 256});
+  CHECK(shapes("sglang-mxfp8-moe", w13(mxfp8), 4, 384, 256).scales == std::vector<i64>{4, 3072});
+  CHECK(shapes("sglang-fp8-moe", w13({0, 0, dtype::f32}), 4, 384, 256).scales == std::vector<i64>{4, 1, 1});
+  CHECK(shapes("sglang-fp8-moe", {0, 0, dtype::f32}, 4, 384, 256).scale == dtype::f32);
   CHECK(shapes("te-rowwise", block_fp8, 1, 300, 640).scales == std::vector<i64>{1, 3, 8});
   CHECK(shapes("te-rowwise", block_fp8, 1, 300, 640).scale == dtype::f32);
 }
