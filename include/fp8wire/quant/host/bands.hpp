@@ -23,7 +23,7 @@ template <any_recipe Recipe, class In, bool Delta = false> struct host_job {
   constexpr i64 band_rows() const noexcept { return block_extent(Recipe::block::rows, in.rows); }
   /// Bands of all matrices of the batch; one is what a single pass over block rows handles.
   constexpr i64 bands() const noexcept { return in.batch * scales.rows; }
-  constexpr u8* code_row(i64 batch, i64 row) const noexcept {
+  FP8WIRE_HD constexpr u8* code_row(i64 batch, i64 row) const noexcept {
     return codes.data + batch * codes.batch_stride + (code_rows != nullptr ? code_rows[row] : row * codes.row_stride);
   }
 };

@@ -44,7 +44,9 @@ namespace FP8WIRE_CG {
 template <any_recipe Recipe, class In, bool Delta> struct job_codes {
   const host_job<Recipe, In, Delta>& job;
   i64 batch;
-  u8& operator()(i64 row, i64 col) const noexcept { return job.code_row(batch, row)[col * job.codes.col_stride]; }
+  FP8WIRE_HD constexpr u8& operator()(i64 row, i64 col) const noexcept {
+    return job.code_row(batch, row)[col * job.codes.col_stride];
+  }
 };
 
 /// A piece of work as a type of this namespace: a lambda in a public function would not carry the tag.
