@@ -111,8 +111,10 @@ inline error make_error(errc code, std::string tensor, std::string what, i64 got
 /// A value or the error that took its place.
 template <class Value> class [[nodiscard]] result {
  public:
-  result(Value value) : value_(std::move(value)) {}                        // NOLINT(google-explicit-constructor)
-  result(fp8wire::error failure) : failure_(std::move(failure)) {      // NOLINT(google-explicit-constructor)
+  // Not one of a value: nvcc moves a returned variable into a reference only.
+  result(Value&& value) : value_(std::move(value)) {}              // NOLINT(google-explicit-constructor)
+  result(const Value& value) : value_(value) {}                    // NOLINT(google-explicit-constructor)
+  result(fp8wire::error failure) : failure_(std::move(failure)) {  // NOLINT(google-explicit-constructor)
     if (!failure_) failure_ = make_error(errc::bad_argument, "", "a result was made from an empty error");
   }
   bool ok() const noexcept { return !failure_; }

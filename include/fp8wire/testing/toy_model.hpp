@@ -118,6 +118,11 @@ void toy_quantize(const std::vector<float>& masters, const std::vector<i64>& sha
              scale_cols<typename Recipe::block>(shape[1]))});
 }
 
+/// The grid of a learner that pads with the last element. Spelt out: nvcc 13 loses the name of with_numerics' argument.
+using toy_block_padded =
+    recipe<toy_block::element, toy_block::block, toy_block::rule,
+           numerics{.amax_floor = toy_block::num.amax_floor, .edge = edge_pad::last_element}>;
+
 /// The bytes of one version as the learner exports them. Faults of grids and of scales are made here, in all weights or
 /// in one; any other kind changes nothing.
 inline entry_bytes toy_export(const manifest& tensors, u64 version, fault kind = fault::none) {
@@ -140,11 +145,9 @@ inline entry_bytes toy_export(const manifest& tensors, u64 version, fault kind =
         break;
       case toy_encoding::f32: __builtin_memcpy(made[at].data(), masters.data(), made[at].size()); break;
       case toy_encoding::block: {
-        using padded =
-            with_numerics<toy_block, numerics{.amax_floor = toy_block::num.amax_floor, .edge = edge_pad::last_element}>;
         masters.back() = 30.0f;  // where the last element stands out, padding with it shows
         const bool wrong_edge = kind == fault::grid_edge_padding, from_masters = kind == fault::grid_f32_master;
-        if (wrong_edge) toy_quantize<padded, bf16>(masters, one.shape, made[at], made[at + 1]);
+        if (wrong_edge) toy_quantize<toy_block_padded, bf16>(masters, one.shape, made[at], made[at + 1]);
         else if (from_masters) toy_quantize<toy_block, float>(masters, one.shape, made[at], made[at + 1]);
         else toy_quantize<toy_block, bf16>(masters, one.shape, made[at], made[at + 1]);
         break;
