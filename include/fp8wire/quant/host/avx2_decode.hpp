@@ -13,7 +13,11 @@ namespace FP8WIRE_CG {
 
 template <bool Table, class Out> struct avx2_decode {
   using vector = __m256i;
-  static constexpr decode_kernel<Out> kernel() noexcept { return {{row<false>, row<true>}, fence, 32}; }
+  static constexpr decode_kernel<Out> kernel() noexcept {
+    decode_kernel<Out> made{{row<false>, row<true>}, fence, 32, {nullptr, nullptr}};
+    if constexpr (!Table && std::same_as<Out, bf16>) made.octaves[0] = octaves<false>, made.octaves[1] = octaves<true>;
+    return made;
+  }
 
   /// Weights of one row of the blocks.
   template <bool Stream>
@@ -34,14 +38,44 @@ template <bool Table, class Out> struct avx2_decode {
   }
   static void fence() noexcept { asm volatile("sfence" : : : "memory"); }
 
+  /// Blocks of 32 codes under E8M0 scales to BF16: a power of two keeps the mantissa, so that a weight is the code's bits
+  /// beside the sum of both exponents. Returns how many blocks are done: all, or those before one that holds NaN or
+  /// subnormal codes, or whose scale takes weights out of the normal numbers.
+  template <bool Stream>
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 octaves(const u8* codes, const e8m0* scales, Out* out, i64 blocks) noexcept {
+    const vector magnitude = bytes(0x7F), eight = bytes(8), normal = bytes(118), zero = _mm256_setzero_si256();
+    const vector high = hidden(_mm256_set1_epi16(0x7F00)), sign = hidden(_mm256_set1_epi16(static_cast<short>(0x8000)));
+    i64 block = 0;
+    for (; block < blocks; ++block, codes += 32, out += 32) {
+      __builtin_prefetch(codes + 4096, 0, 2);
+      const int field = scales[block].bits - 7;
+      const vector code = _mm256_permute4x64_epi64(load(codes), 0xD8), bare = _mm256_and_si256(code, magnitude);
+      const vector is_zero = _mm256_cmpeq_epi8(bare, zero);
+      const vector others = _mm256_sub_epi8(_mm256_or_si256(bare, _mm256_and_si256(is_zero, eight)), eight);
+      const vector odd = _mm256_subs_epu8(others, normal);
+      if (__builtin_expect(static_cast<unsigned>(field) > 239 || !_mm256_testz_si256(odd, odd), 0)) break;
+      const vector exponent = _mm256_set1_epi16(static_cast<short>(field << 7));
+      const vector a = _mm256_unpacklo_epi8(zero, code), b = _mm256_unpackhi_epi8(zero, code);
+      const vector low = _mm256_add_epi16(_mm256_srli_epi16(_mm256_and_si256(a, high), 4), exponent);
+      const vector top = _mm256_add_epi16(_mm256_srli_epi16(_mm256_and_si256(b, high), 4), exponent);
+      store<Stream>(out, _mm256_or_si256(_mm256_andnot_si256(_mm256_unpacklo_epi8(is_zero, is_zero), low),
+                                         _mm256_and_si256(a, sign)));
+      store<Stream>(out + 16, _mm256_or_si256(_mm256_andnot_si256(_mm256_unpackhi_epi8(is_zero, is_zero), top),
+                                              _mm256_and_si256(b, sign)));
+    }
+    return block;
+  }
+
  private:
   struct constants {
     vector magnitude, mantissa, eight, field, sign;
   };
+  FP8WIRE_AVX2_INLINE static vector hidden(vector value) noexcept {
+    asm("" : "+x"(value));
+    return value;
+  }
   FP8WIRE_AVX2_INLINE static vector bytes(int value) noexcept {
-    vector repeated = _mm256_set1_epi8(static_cast<char>(value));
-    asm("" : "+x"(repeated));
-    return repeated;
+    return hidden(_mm256_set1_epi8(static_cast<char>(value)));
   }
   FP8WIRE_AVX2_INLINE static constants make_constants() noexcept {
     return {bytes(0x7F), bytes(7), bytes(8), bytes(0x78), bytes(0x80)};

@@ -20,6 +20,7 @@ template <class Out> struct decode_kernel {
   void (*row[2])(const u8* codes, Out* out, i64 cols, i64 block_cols, const decode_state<Out>* blocks) noexcept;
   void (*fence)() noexcept;
   i64 alignment;
+  i64 (*octaves[2])(const u8* codes, const e8m0* scales, Out* out, i64 blocks) noexcept;  // null where there is none
 };
 
 template <any_recipe Recipe, class Out> struct decode_job {
@@ -33,6 +34,8 @@ template <any_recipe Recipe, class Out> struct decode_job {
 template <any_recipe Recipe, class Out> struct decode_facts {
   static constexpr bool bare_e4m3 = host_facts<Recipe, bf16>::bare_e4m3;
   static constexpr bool table = std::same_as<Out, bf16> && host_facts<Recipe, bf16>::large_block;
+  static constexpr bool octaves = bare_e4m3 && std::same_as<Out, bf16> && std::same_as<stored_t<Recipe>, e8m0> &&
+                                  Recipe::block::rows == 1 && Recipe::block::cols == 32;
   static constexpr bool served =
       bare_e4m3 && !std::same_as<Out, fp16> && (Recipe::block::cols == whole || Recipe::block::cols % 32 == 0);
 };
@@ -55,24 +58,40 @@ template <any_recipe Recipe, class Out> struct decode_bands {
   /// Bands [first, last). Expects: exact_mode, contiguous columns.
   FP8WIRE_NOINLINE static void run(const decode_kernel<Out>& kernel, const job& work, i64 first, i64 last) noexcept {
     decode_state<Out> blocks[panel_blocks];
-    const auto decode_row = kernel.row[streams(work.out, kernel.alignment) ? 1 : 0];
-    const i64 block_cols = block_extent(Recipe::block::cols, work.out.cols), height = work.band_rows();
+    const bool streamed = streams(work.out, kernel.alignment);
     for (i64 band = first; band < last; ++band) {
-      const i64 b = band / work.scales.rows, block_row = band % work.scales.rows, row = block_row * height;
-      const i64 rows = work.out.rows - row < height ? work.out.rows - row : height;
-      for (i64 block_col = 0; block_col < work.scales.cols; block_col += panel_blocks) {
-        const i64 left = work.scales.cols - block_col, count = left < panel_blocks ? left : panel_blocks;
-        const i64 col = block_col * block_cols;
-        const i64 cols = work.out.cols - col < count * block_cols ? work.out.cols - col : count * block_cols;
-        for (i64 i = 0; i < count; ++i) prepare(blocks[i], to_float(work.scales(b, block_row, block_col + i)));
-        for (i64 r = row; r < row + rows; ++r)
-          decode_row(&work.codes(b, r, col), &work.out(b, r, col), cols, block_cols, blocks);
+      i64 block_col = 0;
+      if constexpr (decode_facts<Recipe, Out>::octaves) {
+        const i64 b = band / work.scales.rows, row = band % work.scales.rows, whole_blocks = work.out.cols / 32;
+        const auto octaves = kernel.octaves[streamed ? 1 : 0];
+        while (octaves != nullptr && work.scales.col_stride == 1 && block_col < whole_blocks) {
+          const i64 col = block_col * 32;
+          block_col += octaves(&work.codes(b, row, col), &work.scales(b, row, block_col), &work.out(b, row, col),
+                               whole_blocks - block_col);
+          if (block_col == whole_blocks) break;
+          panel(kernel, work, band, block_col++, 1, blocks, streamed);
+        }
+      }
+      for (; block_col < work.scales.cols; block_col += panel_blocks) {
+        const i64 left = work.scales.cols - block_col;
+        panel(kernel, work, band, block_col, left < panel_blocks ? left : panel_blocks, blocks, streamed);
       }
     }
     kernel.fence();
   }
 
  private:
+  /// `count` blocks of a band.
+  static void panel(const decode_kernel<Out>& kernel, const job& work, i64 band, i64 block_col, i64 count,
+                    decode_state<Out>* blocks, bool streamed) noexcept {
+    const i64 block_cols = block_extent(Recipe::block::cols, work.out.cols), height = work.band_rows();
+    const i64 b = band / work.scales.rows, block_row = band % work.scales.rows, row = block_row * height;
+    const i64 rows = work.out.rows - row < height ? work.out.rows - row : height, col = block_col * block_cols;
+    const i64 cols = work.out.cols - col < count * block_cols ? work.out.cols - col : count * block_cols;
+    for (i64 i = 0; i < count; ++i) prepare(blocks[i], to_float(work.scales(b, block_row, block_col + i)));
+    for (i64 r = row; r < row + rows; ++r)
+      kernel.row[streamed ? 1 : 0](&work.codes(b, r, col), &work.out(b, r, col), cols, block_cols, blocks);
+  }
   static void prepare(decode_state<Out>& state, float scale) noexcept {
     const u32 bits = bits_of(scale);
     state.scale = scale;
