@@ -102,36 +102,65 @@ TEST_CASE("one scale for a tensor, and one for a row") {
   check_sharded<tensor, fp16>(128, 128, {0, 128 * 128}, f32::infinity);
 }
 
-template <class Preset, class Out> void check_dequantize(i64 batch, i64 rows, i64 cols) {
-  using recipe = typename Preset::recipe;
-  using task = kernel::dequantize_task<recipe, Out>;
-  using block = typename recipe::block;
+/// A buffer in a layout, what it holds at (b, row, col) taken from a dense one.
+template <class Layout, class Value> struct laid_copy {
+  laid_out<Layout, const Value> place;
+  buffer<Value> values;
+  laid_copy(const buffer<Value>& from, i64 batch, i64 rows, i64 cols)
+      : place{nullptr, batch, rows, cols}, values(static_cast<std::size_t>(place.size())) {
+    std::size_t at = 0;
+    for (i64 b = 0; b < batch; ++b)
+      for (i64 row = 0; row < rows; ++row)
+        for (i64 col = 0; col < cols; ++col)
+          values[static_cast<std::size_t>(place.mapping().offset({b, row, col}))] = from[at++];
+    place.data = values.data();
+  }
+};
+
+template <class Recipe, class Out, class CodesLayout = row_major, class ScalesLayout = row_major>
+void check_dequantize(i64 batch, i64 rows, i64 cols) {
+  using stored = stored_t<Recipe>;
+  using block = typename Recipe::block;
+  constexpr bool laid = !std::same_as<CodesLayout, row_major>;
+  using code_place = std::conditional_t<laid, laid_out<CodesLayout, const u8>, matrix_view<const u8>>;
+  using scale_place = std::conditional_t<laid, laid_out<ScalesLayout, const stored>, matrix_view<const stored>>;
+  using task = kernel::dequantize_task<Recipe, Out, code_place, scale_place>;
   buffer<u8> codes(static_cast<std::size_t>(batch * rows * cols));
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<u8>(i * 7 + i / 256);
   const i64 grid_rows = scale_rows<block>(rows), grid_cols = scale_cols<block>(cols);
-  buffer<stored_t<recipe>> scales(static_cast<std::size_t>(batch * grid_rows * grid_cols));
+  buffer<stored> scales(static_cast<std::size_t>(batch * grid_rows * grid_cols));
   std::mt19937 random(3);
   for (auto& scale : scales) {
     if constexpr (sizeof(scale) == 1) scale = {static_cast<u8>(random())};
     else scale = float_of(static_cast<u32>(random()));
   }
   buffer<Out> out(codes.size());
-  task work{dense(static_cast<const u8*>(codes.data()), rows, cols, batch),
-            dense(static_cast<const stored_t<recipe>*>(scales.data()), grid_rows, grid_cols, batch),
-            dense(out.data(), rows, cols, batch), 0};
-  work.vector = kernel::vector_of(work);
+  const laid_copy<CodesLayout, u8> laid_codes(codes, batch, rows, cols);
+  const laid_copy<ScalesLayout, stored> laid_scales(scales, batch, grid_rows, grid_cols);
+  const auto dense_codes = dense(static_cast<const u8*>(codes.data()), rows, cols, batch);
+  const auto dense_scales = dense(static_cast<const stored*>(scales.data()), grid_rows, grid_cols, batch);
   emulator::device_memory memory;
   memory.input(codes);
   memory.input(scales);
+  memory.input(laid_codes.values);
+  memory.input(laid_scales.values);
   memory.output(out);
-  emulator::launch<kernel::dequantize_body<kernel::one_task<task>, task>>(kernel::tiles_of_task(work), {work}, memory);
+  const auto launch = [&](const code_place& from, const scale_place& by) {
+    task work{from, by, dense(out.data(), rows, cols, batch), 0};
+    work.vector = kernel::vector_of(work);
+    emulator::launch<kernel::dequantize_body<kernel::one_task<task>, task>>(kernel::tiles_of_task(work), {work},
+                                                                            memory);
+  };
+  if constexpr (laid) launch(laid_codes.place, laid_scales.place);
+  else launch(dense_codes, dense_scales);
+  const i64 height = block::rows == whole ? rows : block::rows, width = block::cols == whole ? cols : block::cols;
   i64 wrong = 0;
   for (i64 b = 0; b < batch; ++b) {
     for (i64 row = 0; row < rows; ++row) {
       for (i64 col = 0; col < cols; ++col) {
-        const Out right = from_float<Out>(reference::decode<recipe>(
-            work.codes(b, row, col), work.scales(b, row / block::rows, col / block::cols)));
-        wrong += std::memcmp(&work.out(b, row, col), &right, sizeof(Out)) == 0 ? 0 : 1;
+        const Out right = from_float<Out>(
+            reference::decode<Recipe>(dense_codes(b, row, col), dense_scales(b, row / height, col / width)));
+        wrong += std::memcmp(&out[static_cast<std::size_t>((b * rows + row) * cols + col)], &right, sizeof(Out)) != 0;
       }
     }
   }
@@ -139,10 +168,23 @@ template <class Preset, class Out> void check_dequantize(i64 batch, i64 rows, i6
 }
 
 TEST_CASE("dequantized weights have the bytes of the definition, whatever the scale") {
-  check_dequantize<presets::te_block, bf16>(1, 256, 128);
-  check_dequantize<presets::te_block_e5m2, float>(2, 130, 140);
-  check_dequantize<presets::te_mxfp8, fp16>(2, 128, 256);
-  check_dequantize<presets::te_mxfp8_columnwise, bf16>(1, 128, 128);
+  check_dequantize<presets::te_block::recipe, bf16>(1, 256, 128);
+  check_dequantize<presets::te_block_e5m2::recipe, float>(2, 130, 140);
+  check_dequantize<presets::te_mxfp8::recipe, fp16>(2, 128, 256);
+  check_dequantize<presets::te_mxfp8_columnwise::recipe, bf16>(1, 128, 128);
+}
+
+TEST_CASE("one scale for a matrix or a row is dequantized by, in batches too") {
+  check_dequantize<recipe<e4m3, block<whole, whole>, rules::quotient>, bf16>(3, 130, 256);
+  check_dequantize<recipe<e4m3, block<1, whole>, rules::quotient>, float>(2, 128, 200);
+}
+
+TEST_CASE("weights are dequantized from engines' layouts") {
+  using mx = presets::te_mxfp8::recipe;
+  using blocks = presets::te_block::recipe;
+  check_dequantize<mx, bf16, trtllm_mxfp8_codes, trtllm_mxfp8_scales>(2, 160, 256);
+  check_dequantize<blocks, bf16, trtllm_fp8_block_w13_codes, deepgemm_fp32>(2, 128, 256);
+  check_dequantize<blocks, float, transposed, te_block_columnwise>(1, 130, 140);
 }
 
 template <class Layout, class Value> void check_relayout(i64 batch, i64 rows, i64 cols) {

@@ -152,6 +152,35 @@ TEST_CASE("transposed weights are a view like any other") {
   CHECK(work.codes == samples::expected<recipe, bf16>(task.in).codes);
 }
 
+TEST_CASE("pairs go straight into the records of a slot, whose strides are multiples of 128 bytes") {
+  // Codes of one expert, then its scales, then the next expert's.
+  using recipe = presets::te_mxfp8::recipe;
+  constexpr i64 experts = 3, rows = 130, cols = 256, codes_bytes = rows * cols, scales_bytes = rows * cols / 32;
+  constexpr i64 scales_at = (codes_bytes + 127) / 128 * 128, record = scales_at + (scales_bytes + 127) / 128 * 128;
+  job<recipe, bf16> work({experts, rows, cols, 0});
+  buffer<u8> slot(static_cast<std::size_t>(experts * record), u8{0xA5});
+  auto task = work.task();
+  task.codes = {slot.data(), rows, cols, cols, experts, record, 1};
+  task.scales = {reinterpret_cast<e8m0*>(slot.data() + scales_at), rows, cols / 32, cols / 32, experts, record, 1};
+  task.vector = kernel::vector_of(task);
+  CHECK(task.vector == 32);
+  emulator::device_memory memory;
+  memory.input(work.weights);
+  memory.output(slot);
+  memory.both(work.status);
+  const auto count = emulator::launch<alone<decltype(task)>>(kernel::tiles_of_task(task), {task}, memory);
+  CHECK(count.store_bytes == static_cast<u64>(experts * (codes_bytes + scales_bytes)));
+  const samples::expected<recipe, bf16> right(work.in());
+  for (i64 at = 0; at < experts * record; ++at) {
+    const i64 expert = at / record, inside = at % record;
+    u8 expected = 0xA5;
+    if (inside < codes_bytes) expected = right.codes[static_cast<std::size_t>(expert * codes_bytes + inside)];
+    else if (inside >= scales_at && inside < scales_at + scales_bytes)
+      expected = right.scales[static_cast<std::size_t>(expert * scales_bytes + inside - scales_at)].bits;
+    REQUIRE(slot[static_cast<std::size_t>(at)] == expected);
+  }
+}
+
 TEST_CASE("one launch quantizes a table of tensors, empty ones among them") {
   using recipe = presets::te_mxfp8::recipe;
   using task = kernel::quantize_task<recipe, bf16>;
