@@ -169,15 +169,111 @@ void bulk_copies_and_what_they_do_not_fit() {
   }
 }
 
+/// One scale for each matrix of a batch.
 void tensor_scale_in_two_passes() {
-  cases::tensor<kernels::tensor_recipe, bf16> work({1, 300, 256, 0, 0}, 8);
-  buffer<u32> scratch(1);
-  expect(cuda::quantize_in_two<kernels::tensor_recipe>(
-             work.in, {dense(work.codes.data(), 300, 256), dense(work.scales.data(), 1, 1)}, scratch.data(),
-             reinterpret_cast<i64*>(work.status.data()), 0.0f, nullptr),
+  for (const cases::shape& s : {cases::shape{1, 300, 256, 0, 0}, cases::shape{3, 130, 144, 16, 0x7F800000u},
+                                cases::shape{2, 0, 128, 0, 0}}) {
+    cases::tensor<kernels::tensor_recipe, bf16> work(s, 8);
+    buffer<u32> scratch(static_cast<std::size_t>(s.batch));
+    const pair_view<kernels::tensor_recipe> out{dense(work.codes.data(), s.rows, s.cols, s.batch), work.place};
+    expect(cuda::quantize_in_two<kernels::tensor_recipe>(work.in, out, scratch.data(),
+                                                         reinterpret_cast<i64*>(work.status.data()), 0.0f, nullptr),
+           "quantize_in_two");
+    expect(cudaDeviceSynchronize(), "quantize_in_two");
+    work.check();
+    auto smaller = out;
+    --smaller.codes.cols;
+    if (cuda::quantize_in_two<kernels::tensor_recipe>(work.in, smaller, scratch.data(), nullptr, 0.0f, nullptr) !=
+        cudaErrorInvalidValue)
+      throw cases::wrong_bytes("a wrong shape was taken");
+  }
+}
+
+template <class Recipe, class In> pair_view<Recipe> pair(cases::tensor<Recipe, In>& of) {
+  return {dense(of.codes.data(), of.of.rows, of.of.cols, of.of.batch), of.place};
+}
+
+/// Everything that a launcher can enqueue, into one graph; nothing may run before the graph does, and then all must.
+void every_launcher_can_be_captured() {
+  using column = presets::te_mxfp8_columnwise::recipe;
+  using tensor_recipe = kernels::tensor_recipe;
+  const cases::shape s{1, 140, 256, 0, 0};
+  cases::tensor<block, bf16> blocks(s, 1);
+  cases::tensor<mx, bf16> rows(s, 2);
+  cases::tensor<column, bf16> columns(s, 2);
+  cases::tensor<tensor_recipe, bf16> whole(s, 3), parts(s, 3);
+  buffer<u32> scratch(1), amax(1, 7u);
+  auto back = cases::poisoned<bf16>(s.rows * s.cols);
+  auto bits = cases::poisoned<u8>(s.rows * s.cols / 8), tiles = cases::poisoned<u8>(4);
+  laid_out<swizzle_128x4, e8m0> swizzled{nullptr, 1, 140, 8};
+  auto moved = cases::poisoned<e8m0>(swizzled.size());
+  swizzled.data = moved.data();
+  const auto before = cases::poisoned<u8>(s.rows * s.cols);
+  buffer<u64> sums(1, u64{0});
+  const auto status = [](auto& of) { return reinterpret_cast<i64*>(of.status.data()); };
+  using sum_table = cuda::job_table<kernel::checksum_task>;
+  void *pinned = nullptr, *device = nullptr;
+  expect(cudaMallocHost(&pinned, sum_table::bytes(1)), "pinned memory");
+  expect(cudaMalloc(&device, sum_table::bytes(1)), "device memory");
+  const kernel::checksum_task to_sum{blocks.codes.data(), s.rows * s.cols, sums.data()};
+  const i64 sum_blocks = sum_table::fill(&to_sum, 1, pinned);
+  const auto part = cuda::partial_task<tensor_recipe>(parts.in, 0, 0, 140, 256, dense(amax.data(), 1, 1),
+                                                      dense(parts.codes.data(), 140, 256), status(parts), 0.0f);
+
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t ready;
+  expect(cudaStreamCreate(&stream), "stream");
+  expect(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
+  expect(cuda::quantize<block>(blocks.in, pair(blocks), status(blocks), 0.0f, stream), "quantize");
+  expect(cuda::quantize_both<mx, column>(rows.in, pair(rows), pair(columns), status(rows), 0.0f, stream), "both");
+  expect(cuda::quantize_in_two<tensor_recipe>(whole.in, pair(whole), scratch.data(), status(whole), 0.0f, stream),
          "quantize_in_two");
-  expect(cudaDeviceSynchronize(), "quantize_in_two");
-  work.check();
+  expect(cudaMemsetAsync(amax.data(), 0, 4, stream), "memset");
+  expect(cuda::partial_amax(part, stream), "partial_amax");
+  expect(cuda::scales_of<tensor_recipe, bf16>(dense(static_cast<const u32*>(amax.data()), 1, 1), parts.place, 0.0f,
+                                              stream),
+         "scales_of");
+  expect(cuda::partial_cast(part, stream), "partial_cast");
+  expect(cuda::dequantize<block>(dense(static_cast<const u8*>(blocks.codes.data()), 140, 256),
+                                 matrix_view<const float>(blocks.place), dense(back.data(), 140, 256), stream),
+         "dequantize");
+  expect(cuda::relayout(matrix_view<const e8m0>(rows.place), swizzled, stream), "relayout");
+  expect(cuda::compare(dense(before.data(), 140, 256), dense(static_cast<const u8*>(blocks.codes.data()), 140, 256),
+                       dense(bits.data(), 140, 32), tiles.data(), stream),
+         "compare");
+  expect(sum_table::upload(pinned, device, 1, stream), "upload");
+  expect(cuda::checksum(sum_table::view(device, 1), sum_blocks, stream), "checksum");
+  expect(cudaStreamEndCapture(stream, &graph), "end of capture");
+  if (sums[0] != 0 || amax[0] != 7 || tiles[0] != 0xA5) throw cases::wrong_bytes("something ran while it was captured");
+  expect(cudaGraphInstantiate(&ready, graph, 0), "graph");
+  expect(cudaGraphLaunch(ready, stream), "replay");
+  expect(cudaStreamSynchronize(stream), "replay");
+
+  blocks.check();
+  rows.check();
+  columns.status[0] = rows.status[0];
+  columns.check();
+  whole.check();
+  parts.check();
+  for (i64 row = 0; row < 140; ++row)
+    for (i64 col = 0; col < 256; ++col) {
+      const std::size_t at = static_cast<std::size_t>(row * 256 + col);
+      const bf16 value = from_float<bf16>(
+          reference::decode<block>(blocks.right.codes[at], blocks.place(row / 128, col / 128)));
+      cases::expect_same("weights", &back[at], &value, 1);
+      const bool differs = blocks.right.codes[at] != 0xA5;
+      if ((bits[at / 8] >> (at % 8) & 1) != (differs ? 1 : 0)) throw cases::wrong_bytes("bits");
+      if (col < 8) cases::expect_same("scales", &swizzled(0, row, col), &rows.place(row, col), 1);
+    }
+  for (const u8 one : tiles)
+    if (one != 1) throw cases::wrong_bytes("tiles");
+  if (sums[0] != checksum(blocks.right.codes.data(), blocks.right.codes.size())) throw cases::wrong_bytes("the sum");
+  cudaGraphExecDestroy(ready);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+  cudaFree(device);
+  cudaFreeHost(pinned);
 }
 
 }  // namespace
@@ -190,7 +286,8 @@ int main() {
     test("a captured graph survives new pointers", graph_survives_new_pointers);
     test("wrappers write padding and refuse shapes", wrappers_write_padding);
     test("the backend quantizes, copies and sums", backend_quantizes_copies_and_sums);
-    test("one scale for a tensor in two passes", tensor_scale_in_two_passes);
+    test("one scale for a matrix in two passes", tensor_scale_in_two_passes);
+    test("every launcher can be captured", every_launcher_can_be_captured);
     test("bulk copies and what they do not fit", bulk_copies_and_what_they_do_not_fit);
     test("one tensor into layouts", laid_updates::one_tensor_into_layouts);
     test("updates: blocks of columns, padded scales", laid_updates::padded_scales_and_blocks_of_columns);

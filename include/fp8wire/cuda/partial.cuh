@@ -67,21 +67,30 @@ cudaError_t scales_of(matrix_view<const u32> amax, Scales scales, float amax_flo
   return launch<body>(ceil_div(amax.rows * amax.cols, body::threads), {amax, scales, amax_floor}, stream);
 }
 
-/// Enqueues a matrix whose blocks span tiles: a scale for the tensor (block<whole, whole>) or for each row.
-/// scratch: scale_rows x scale_cols words, dense. Reads the weights twice. Bytes, errors, stream: as cuda::quantize.
+/// Enqueues matrices whose blocks span tiles: a scale for each matrix (block<whole, whole>) or for each row.
+/// scratch: batch x scale_rows x scale_cols words, dense. Reads the weights twice, three launches a matrix of the batch.
+/// Bytes, errors, stream: as cuda::quantize.
 template <any_recipe Recipe, class In>
 cudaError_t quantize_in_two(matrix_view<const In> in, pair_view<Recipe> out, u32* scratch, i64* status,
                             float amax_floor, cudaStream_t stream) noexcept {
   using block = typename Recipe::block;
   const i64 grid_rows = scale_rows<block>(in.rows), grid_cols = scale_cols<block>(in.cols);
-  if (in.batch != 1 || out.scales.rows != grid_rows || out.scales.cols != grid_cols) return cudaErrorInvalidValue;
-  const auto amax = dense(scratch, grid_rows, grid_cols);
-  const auto task = partial_task<Recipe>(in, 0, 0, in.rows, in.cols, amax, out.codes, status, amax_floor);
-  const std::size_t bytes = static_cast<std::size_t>(grid_rows * grid_cols) * sizeof(u32);
-  cudaError_t wrong = cudaMemsetAsync(scratch, 0, bytes, stream);
-  if (wrong == cudaSuccess) wrong = partial_amax(task, stream);
-  if (wrong == cudaSuccess) wrong = scales_of<Recipe, In>(matrix_view<const u32>(amax), out.scales, amax_floor, stream);
-  if (wrong == cudaSuccess) wrong = partial_cast(task, stream);
+  if (in.batch < 0 || in.rows < 0 || in.cols < 0 || out.codes.batch != in.batch || out.codes.rows != in.rows ||
+      out.codes.cols != in.cols || out.scales.batch != in.batch || out.scales.rows != grid_rows ||
+      out.scales.cols != grid_cols)
+    return cudaErrorInvalidValue;
+  const std::size_t bytes = static_cast<std::size_t>(in.batch * grid_rows * grid_cols) * sizeof(u32);
+  cudaError_t wrong = bytes == 0 ? cudaSuccess : cudaMemsetAsync(scratch, 0, bytes, stream);
+  for (i64 b = 0; b < in.batch && wrong == cudaSuccess; ++b) {
+    const auto amax = dense(scratch + b * grid_rows * grid_cols, grid_rows, grid_cols);
+    auto task = partial_task<Recipe>(in.slice_of(b), 0, 0, in.rows, in.cols, amax, out.codes.slice_of(b), status,
+                                     amax_floor);
+    task.index_base = b * in.rows * in.cols;
+    wrong = partial_amax(task, stream);
+    if (wrong == cudaSuccess)
+      wrong = scales_of<Recipe, In>(matrix_view<const u32>(amax), out.scales.slice_of(b), amax_floor, stream);
+    if (wrong == cudaSuccess) wrong = partial_cast(task, stream);
+  }
   return wrong;
 }
 
