@@ -12,7 +12,7 @@ namespace FP8WIRE_CG {
 
 template <row_cast Cast, class In> struct avx2 : avx2_words {
   using casts = avx2_casts<Cast, In>;
-  using octaves = avx2_octaves<Cast>;
+  using octaves = avx2_octaves<Cast, In>;
 
   static constexpr row_kernel<In> kernel() noexcept { return wide_kernel<avx2, Cast, In>(32); }
 
@@ -40,11 +40,11 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
       }
       for (; col + 32 <= end; col += 32) {
         if constexpr (See) see32(fixed, seen + col, low, high);
-        if constexpr (Codes) cast_few<Stream>(*block, cast + col, place.at<Cast>(col), 32);
+        if constexpr (Codes) cast_few<Stream>(fixed, *block, cast + col, place.at<Cast>(col), 32);
       }
       if (col < end) {
         if constexpr (See) see_tail(fixed, seen + col, end - col, low, high);
-        if constexpr (Codes) cast_few<false>(*block, cast + col, place.at<Cast>(col), end - col);
+        if constexpr (Codes) cast_few<false>(fixed, *block, cast + col, place.at<Cast>(col), end - col);
         col = end;
       }
       if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
@@ -192,8 +192,15 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
     for (int i = 0; i < 128; i += 32) put<Stream>(place, i, load(some + i));
   }
   template <bool Stream>
-  FP8WIRE_AVX2_INLINE static void cast_few(const block_state& block, const In* from, code_place place,
-                                           i64 count) noexcept {
+  FP8WIRE_AVX2_INLINE static void cast_few([[maybe_unused]] const constants& fixed, const block_state& block,
+                                           const In* from, code_place place, i64 count) noexcept {
+    if constexpr (Cast.direct && !Cast.table) {
+      if (count == 32 && block.how == cast_how::lifted) {
+        vector least = _mm256_set1_epi8(-1);
+        const vector codes = casts::lifted32(fixed.lifting, from, _mm256_set1_ps(block.lifted), least);
+        if (__builtin_expect(!casts::missed(least), 1)) return put<Stream>(place, 0, codes);
+      }
+    }
     if constexpr (Cast.direct) {
       if (count == 32 && block.how != cast_how::reference)
         return put<Stream>(place, 0, casts::cast32(from, _mm256_set1_ps(block.operand)));

@@ -12,7 +12,7 @@ namespace FP8WIRE_CG {
 
 template <row_cast Cast, class In> struct avx512 : avx512_words {
   using casts = avx512_casts<Cast, In>;
-  using octaves = avx512_octaves<Cast>;
+  using octaves = std::conditional_t<std::same_as<In, float>, avx2_octaves<Cast, float>, avx512_octaves<Cast>>;
 
   static constexpr row_kernel<In> kernel() noexcept { return wide_kernel<avx512, Cast, In>(64); }
 

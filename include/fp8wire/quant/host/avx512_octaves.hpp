@@ -2,6 +2,7 @@
 /// Blocks of 32 BF16 elements under E8M0 scales with AVX-512, eight blocks at a time in 16-bit integers.
 #ifndef FP8WIRE_QUANT_HOST_AVX512_OCTAVES_HPP
 #define FP8WIRE_QUANT_HOST_AVX512_OCTAVES_HPP
+#include <fp8wire/quant/host/avx2_octaves.hpp>
 #include <fp8wire/quant/host/avx512_casts.hpp>
 
 #if defined(FP8WIRE_AVX512)

@@ -108,12 +108,13 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
 
   bool one_row(panel where, i64 band, block_state* blocks) const noexcept {
     bool bad = false;
-    if constexpr (std::same_as<In, bf16>) {
-      constexpr octave_steps steps = find_octave_steps<Recipe>();
+    if constexpr (!std::same_as<In, fp16>) {
+      constexpr octave_steps steps = find_octave_steps<Recipe, In>();
       if constexpr (steps.valid) {
         const auto octaves = kernel_.octaves[streams_ ? 1 : 0];
         const i64 b = band / work_.scales.rows, row_index = band % work_.scales.rows;
-        const i64 floor = (static_cast<i64>(f32::magnitude(bits_of(work_.amax_floor))) + 0xFFFF) >> 16;
+        constexpr int dropped = 32 - 8 * static_cast<int>(sizeof(In));
+        const i64 floor = (i64{f32::magnitude(bits_of(work_.amax_floor))} + (i64{1} << dropped) - 1) >> dropped;
         const int least = floor > steps.least ? static_cast<int>(floor) : steps.least;
         const bool plain = octaves != nullptr && work_.scales.col_stride == 1;
         while (plain && where.blocks >= 8 && where.cols % 32 == 0) {

@@ -107,7 +107,7 @@ template <class Body, row_cast Cast, class In> constexpr row_kernel<In> wide_ker
                          .octaves = {nullptr, nullptr}};
   if constexpr (Cast.direct) made.cast_direct = Body::casts::cast_direct;
   // What a 1x32 recipe looks like from here.
-  if constexpr (std::same_as<In, bf16> && Cast.direct && !Cast.table && !Cast.cols_128 && !Cast.compare)
+  if constexpr (!std::same_as<In, fp16> && Cast.direct && !Cast.table && !Cast.cols_128 && !Cast.compare)
     made.octaves[0] = Body::octaves::template run<false>, made.octaves[1] = Body::octaves::template run<true>;
   return made;
 }
