@@ -290,6 +290,7 @@ int main() {
     test("every launcher can be captured", every_launcher_can_be_captured);
     test("bulk copies and what they do not fit", bulk_copies_and_what_they_do_not_fit);
     test("one tensor into layouts", laid_updates::one_tensor_into_layouts);
+    test("both ways into layouts", laid_updates::both_ways_into_layouts);
     test("updates: blocks of columns, padded scales", laid_updates::padded_scales_and_blocks_of_columns);
     test("updates: shuffled codes, swizzled scales, by role", laid_updates::shuffled_and_swizzled_by_role);
     test("updates: packed scales, repeated", laid_updates::packed_scales_repeated_for_every_row);

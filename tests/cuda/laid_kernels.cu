@@ -3,6 +3,7 @@
 #include <fp8wire/cuda/launch.cuh>
 #include <fp8wire/layout/named_layouts.hpp>
 #include <fp8wire/quant/kernel/packed_scales.hpp>
+#include <fp8wire/quant/kernel/quantize_both.hpp>
 #include <fp8wire/quant/presets/transformer_engine.hpp>
 #include <fp8wire/quant/presets/vllm.hpp>
 
@@ -17,6 +18,10 @@ using rows = matrix_view<u8>;
 template <class Entry> using codes = laid_out<typename Entry::pair::codes, u8>;
 template <class Entry, class Value> using scales = laid_out<typename Entry::pair::scales, Value>;
 using packed = kernel::packed_scales<packed_ue8m0>;
+template <class In> using both = kernel::both_task<presets::te_mxfp8::recipe, presets::te_mxfp8_columnwise::recipe, In,
+                                                   laid_out<swizzle_128x4, e8m0>, laid_out<te_mxfp8_columnwise, e8m0>>;
+template <class In>
+using both_ways = kernel::laid_body<kernel::both_body<kernel::one_task<both<In>>, both<In>>>;
 using block = presets::vllm_block;
 using mx = presets::te_mxfp8;
 
@@ -55,3 +60,6 @@ FP8WIRE_KERNEL(spread_packed, in_table<kernel::spread_task<matrix_view<const flo
 FP8WIRE_KERNEL(pad_deepgemm, in_table<kernel::padding_task<deepgemm_fp32, float>>)
 FP8WIRE_KERNEL(move_shuffled, in_table<kernel::relayout_task<matrix_view<const u8>, trtllm_mxfp8_codes, u8>>)
 FP8WIRE_KERNEL(move_swizzled, in_table<kernel::relayout_task<matrix_view<const e8m0>, trtllm_mxfp8_w13_scales, e8m0>>)
+FP8WIRE_KERNEL(both_ways_bf16, both_ways<bf16>)
+FP8WIRE_KERNEL(both_ways_fp16, both_ways<fp16>)
+FP8WIRE_KERNEL(both_ways_fp32, both_ways<float>)

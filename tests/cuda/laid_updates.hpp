@@ -312,5 +312,38 @@ inline void one_tensor_into_layouts() {
   one_tensor<blocks, pair_layout<transposed, te_block_columnwise>>(1, 128, 256, 300);
 }
 
+/// Rowwise and columnwise MXFP8, the scales of each in a layout with padding.
+inline void both_ways_into_layouts() {
+  using column = presets::te_mxfp8_columnwise::recipe;
+  const values_of<bf16> from = made<bf16>({"", 2, 140, 160, false, 25000}, 11);
+  const samples::expected<mx, bf16> rows(from.view());
+  const samples::expected<column, bf16> columns(from.view());
+  buffer<u8> row_codes(rows.codes.size()), column_codes(rows.codes.size());
+  laid_out<swizzle_128x4, e8m0> row_scales{nullptr, 2, 140, 5};
+  laid_out<te_mxfp8_columnwise, e8m0> column_scales{nullptr, 2, 5, 160};
+  buffer<e8m0> row_bytes(static_cast<std::size_t>(row_scales.size()), e8m0{0xA5}),
+      column_bytes(static_cast<std::size_t>(column_scales.size()), e8m0{0xA5});
+  row_scales.data = row_bytes.data();
+  column_scales.data = column_bytes.data();
+  buffer<i64> status(1, i64{-1});
+  expect(cuda::quantize_both<mx, column>(from.view(), dense(row_codes.data(), 140, 160, 2), row_scales,
+                                         dense(column_codes.data(), 140, 160, 2), column_scales, status.data(), 0.0f,
+                                         nullptr));
+  expect(cudaStreamSynchronize(nullptr));
+  expect(row_codes == rows.codes && column_codes == columns.codes, "codes differ");
+  expect(status[0] == 25000, "the status differs");
+  const auto check = [](const auto& place, const auto& right) {
+    for (i64 at = 0; at < place.size(); ++at) {
+      const index3 i = place.mapping().index(at);
+      const u8 byte = i.batch < 0
+                          ? u8{0}
+                          : right[static_cast<std::size_t>((i.batch * place.rows + i.row) * place.cols + i.col)].bits;
+      expect(place.data[at].bits == byte, "scales differ");
+    }
+  };
+  check(row_scales, rows.scales);
+  check(column_scales, columns.scales);
+}
+
 }  // namespace laid_updates
 #endif

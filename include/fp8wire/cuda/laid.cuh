@@ -116,6 +116,25 @@ cudaError_t forward_into(const_pair_view<Recipe> pair, laid_pair<Recipe, Layout>
   return wrong;
 }
 
+/// Enqueues a rowwise and a columnwise pair from one read of the weights, the scales of each in a view or a layout whose
+/// padding is written too. Bytes: those of two calls of quantize. Everything else: as quantize_into.
+template <any_recipe Row, any_recipe Column, class In, class RowScales, class ColumnScales>
+cudaError_t quantize_both(matrix_view<const In> in, matrix_view<u8> row_codes, RowScales row_scales,
+                          matrix_view<u8> column_codes, ColumnScales column_scales, i64* status, float amax_floor,
+                          cudaStream_t stream) noexcept {
+  if (!detail::shapes_agree<typename Row::block>(in, row_codes, row_scales) ||
+      !detail::shapes_agree<typename Column::block>(in, column_codes, column_scales))
+    return cudaErrorInvalidValue;
+  using task_type = kernel::both_task<Row, Column, In, RowScales, ColumnScales>;
+  task_type task{in,         row_codes, column_codes, row_scales, column_scales, reinterpret_cast<u64*>(status), 0,
+                 amax_floor, 0};
+  task.vector = kernel::vector_of(task);
+  cudaError_t wrong = detail::write_padding(row_scales, stream);
+  if (wrong == cudaSuccess) wrong = detail::write_padding(column_scales, stream);
+  using body = kernel::laid_body<kernel::both_body<kernel::one_task<task_type>, task_type>>;
+  return wrong == cudaSuccess ? launch<body>(tiles_of_task(task), {task}, stream) : wrong;
+}
+
 }  // namespace cuda
 FP8WIRE_ABI_END
 #endif
