@@ -91,7 +91,7 @@ template <bool Table, class Out> struct avx2_decode {
     else _mm256_storeu_si256(reinterpret_cast<vector*>(to), value);
   }
 
-  /// 128 BF16 weights: a mantissa's or a subnormal code's entry, plus the exponent.
+  /// 128 weights: a mantissa's or a subnormal code's entry, plus the exponent.
   template <bool Stream>
   FP8WIRE_AVX2_INLINE static void look_up128(const constants& fixed, const decode_state<Out>& block, const u8* codes,
                                              Out* out) noexcept {
@@ -102,9 +102,26 @@ template <bool Table, class Out> struct avx2_decode {
                         _mm256_max_epu8(_mm256_and_si256(c, fixed.magnitude), _mm256_and_si256(d, fixed.magnitude)));
     if (__builtin_expect(_mm256_movemask_epi8(_mm256_cmpeq_epi8(most, fixed.magnitude)) != 0, 0))
       return multiply<Stream>(block, codes, out, 128);
-    const vector low = twice(block.low), high = twice(block.high);
-    look_up32<Stream>(fixed, low, high, a, out), look_up32<Stream>(fixed, low, high, b, out + 32);
-    look_up32<Stream>(fixed, low, high, c, out + 64), look_up32<Stream>(fixed, low, high, d, out + 96);
+    if constexpr (std::same_as<Out, float>) {
+      const vector normal = load(block.table), subnormal = load(block.table + 32);
+      for (int i = 0; i < 128; i += 8) look_up8<Stream>(normal, subnormal, codes + i, out + i);
+    } else {
+      const vector low = twice(block.table), high = twice(block.table + 16);
+      look_up32<Stream>(fixed, low, high, a, out), look_up32<Stream>(fixed, low, high, b, out + 32);
+      look_up32<Stream>(fixed, low, high, c, out + 64), look_up32<Stream>(fixed, low, high, d, out + 96);
+    }
+  }
+  /// Eight FP32 weights. A permutation looks at the three bits that are a mantissa.
+  template <bool Stream>
+  FP8WIRE_AVX2_INLINE static void look_up8(vector normal, vector subnormal, const u8* codes, Out* out) noexcept {
+    const vector code = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
+    const vector placed = _mm256_slli_epi32(code, 20);
+    const vector exponent = _mm256_and_si256(placed, _mm256_set1_epi32(0x07800000));
+    const vector sign = _mm256_and_si256(placed, _mm256_set1_epi32(static_cast<int>(f32::sign_mask)));
+    const vector is_subnormal = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
+    const vector magnitude = _mm256_blendv_epi8(_mm256_add_epi32(exponent, _mm256_permutevar8x32_epi32(normal, code)),
+                                                _mm256_permutevar8x32_epi32(subnormal, code), is_subnormal);
+    store<Stream>(out, _mm256_or_si256(magnitude, sign));
   }
   template <bool Stream>
   FP8WIRE_AVX2_INLINE static void look_up32(const constants& fixed, vector low, vector high, vector codes,

@@ -9,7 +9,9 @@ namespace detail {
 
 /// How the codes of one block become weights.
 template <class Out> struct alignas(64) decode_state {
-  u8 low[16], high[16];  // BF16 weights of the eight mantissas, less their exponent, and of the eight subnormal codes
+  // Weights of the eight mantissas, less their exponent, and of the eight subnormal codes: for BF16 their low bytes and
+  // then their high ones, for FP32 as they are.
+  u8 table[8 * sizeof(float) * 2];
   float scale;
   void (*definition)(const u8* codes, Out* out, i64 count, float scale) noexcept;
   bool tabled, finite;  // finite: vectors multiply; otherwise the definition does
@@ -33,7 +35,8 @@ template <any_recipe Recipe, class Out> struct decode_job {
 
 template <any_recipe Recipe, class Out> struct decode_facts {
   static constexpr bool bare_e4m3 = host_facts<Recipe, bf16>::bare_e4m3;
-  static constexpr bool table = std::same_as<Out, bf16> && host_facts<Recipe, bf16>::large_block;
+  static constexpr bool table = std::same_as<Out, bf16> ? host_facts<Recipe, bf16>::large_block
+                                                        : Recipe::block::cols == whole || Recipe::block::cols >= 128;
   static constexpr bool octaves = bare_e4m3 && std::same_as<Out, bf16> && std::same_as<stored_t<Recipe>, e8m0> &&
                                   Recipe::block::rows == 1 && Recipe::block::cols == 32;
   static constexpr bool served =
@@ -105,9 +108,15 @@ template <any_recipe Recipe, class Out> struct decode_bands {
       if (!state.tabled) return;
       for (u32 i = 0; i < 16; ++i) {
         const u8 code = static_cast<u8>(i < 8 ? i + 8 : i - 8);
-        const u32 weight = to_bf16(ieee::mul(Recipe::element::decode(code), scale)).bits - (i < 8 ? 0x80u : 0u);
-        state.low[i] = static_cast<u8>(weight);
-        state.high[i] = static_cast<u8>(weight >> 8);
+        const float image = ieee::mul(Recipe::element::decode(code), scale);
+        if constexpr (std::same_as<Out, float>) {
+          const u32 weight = bits_of(image) - (i < 8 ? 1u << 23 : 0u);
+          __builtin_memcpy(state.table + 4 * i, &weight, 4);
+        } else {
+          const u32 weight = to_bf16(image).bits - (i < 8 ? 0x80u : 0u);
+          state.table[i] = static_cast<u8>(weight);
+          state.table[16 + i] = static_cast<u8>(weight >> 8);
+        }
       }
     }
   }
