@@ -16,8 +16,8 @@ import headers as house
 
 BUDGET = {0: 15_000, 1: 15_000, 2: 15_000, 3: 17_000, 4: 28_000, 5: 28_000, 8: 30_000}
 # The quantizer together with all that moves data into layouts, and the sender, which has both and the wire.
-BUDGET_OF = {"fp8wire/core/error.hpp": 28_000, "fp8wire/quant/quantize_into.hpp": 18_000,
-             "fp8wire/wire/sender.hpp": 28_600}
+BUDGET_OF = {"fp8wire/core/error.hpp": 28_000, "fp8wire/quant/quantize_into.hpp": 18_200,
+             "fp8wire/wire/sender.hpp": 28_950}
 # Vector intrinsics come as one header of the compiler's, 40 thousand lines of g++ 12 whatever is used of it. Host
 # kernels cannot do without; it is left out of the count, so that budgets still tell what else a header drags in.
 INTRINSICS = [("_mm256_add_epi32", "immintrin.h"), ("_mm_add_epi32", "emmintrin.h")]

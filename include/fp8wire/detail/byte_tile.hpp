@@ -17,6 +17,10 @@ struct tile_place {
   i64 height, width;
 };
 
+/// Where lines are that will be written: in the cache; in memory, so that they are fetched first; or in memory, and
+/// whole, so that they are written past the cache.
+enum class line_place : u8 { cached, fetched, streamed };
+
 /// A tile of at most 64 lines of 128 bytes, on its way to the other side of the diagonal.
 class byte_tile {
  public:
@@ -33,15 +37,21 @@ class byte_tile {
     }
   }
 
-  /// Byte j of line i to to[at(j) + i]. Stream: past the caches; lines of 64 bytes begin at multiples of 64 then.
-  /// next: the tile that is read afterwards.
-  template <bool Stream, class At> void write(u8* to, const At& at, const tile_place& next) const noexcept {
-    const strip_function strip = best_strip<Stream>();
+  /// Byte j of line i to to[at(j) + i]. Streamed: lines of 64 bytes begin at multiples of 64. next: the tile that is
+  /// read afterwards.
+  template <line_place Lines, class At> void write(u8* to, const At& at, const tile_place& next) const noexcept {
+    const strip_function strip = best_strip<Lines == line_place::streamed>();
     const i64 strips = ceil_div(width_, strip_lines);
     for (i64 n = 0; n < strips; ++n) {
       for (i64 i = next.height * n / strips; i < next.height * (n + 1) / strips; ++i)
         for (i64 j = 0; j < next.width; j += 64) __builtin_prefetch(next.data + next.line_at[i] + j, 0, 2);
       const i64 left = n * strip_lines, lines = width_ - left < strip_lines ? width_ - left : strip_lines;
+      if constexpr (Lines == line_place::fetched) {
+        for (i64 i = left + strip_lines; i < left + 2 * strip_lines && i < width_; ++i) {
+          __builtin_prefetch(to + at(i), 1);
+          __builtin_prefetch(to + at(i) + height_ - 1, 1);
+        }
+      }
       i64 line_at[strip_lines];
       if (height_ == line_bytes && lines == strip_lines) {
         for (i64 i = 0; i < strip_lines; ++i) line_at[i] = at(left + i);
@@ -94,9 +104,9 @@ inline void transpose_square_in_place(u8* data, i64 extent) noexcept {
       above.read(place(top, left, row_at));
       if (left != top) {
         below.read(place(left, top, row_at));
-        below.write<false>(data + left, rows_from(top), place(top, next, next_row_at));
+        below.write<line_place::cached>(data + left, rows_from(top), place(top, next, next_row_at));
       }
-      above.write<false>(data + top, rows_from(left), place(next, top, next_row_at));
+      above.write<line_place::cached>(data + top, rows_from(left), place(next, top, next_row_at));
     }
   }
 }
@@ -104,10 +114,11 @@ inline void transpose_square_in_place(u8* data, i64 extent) noexcept {
 /// Any matrix over its diagonal, in panels of rows. A tile goes to its place if that lies in panels which are read
 /// already; half of the tiles find it so. The others go aside, and follow when the panel is read that was in their way,
 /// while its lines are in the cache. `rows` is a multiple of 64 where lines are streamed.
-template <bool Stream, bool StreamAside>
+template <line_place Lines, line_place Aside>
 inline void transpose_panels(u8* data, i64 rows, i64 cols, u8* scratch) noexcept {
+  constexpr bool whole = Lines == line_place::streamed;
   byte_tile tile;
-  const tile_cuts cuts{rows, Stream ? to_whole_line(data) : 0}, col_cuts{cols, 0};
+  const tile_cuts cuts{rows, whole ? to_whole_line(data) : 0}, col_cuts{cols, 0};
   const auto col_end = [&](i64 left) { return col_cuts.end(left, byte_tile::most_width); };
   // Rows that are read before the place of all columns up to `right` is free.
   const auto rows_aside = [&](i64 right) {
@@ -115,7 +126,7 @@ inline void transpose_panels(u8* data, i64 rows, i64 cols, u8* scratch) noexcept
     const i64 cut = free <= lead ? lead : lead + ceil_div(free - lead, line_bytes) * line_bytes;
     return cut < rows ? cut : rows;
   };
-  const auto step_aside = [&](i64 aside) { return Stream ? ceil_div(aside, line_bytes) * line_bytes : aside; };
+  const auto step_aside = [&](i64 aside) { return whole ? ceil_div(aside, line_bytes) * line_bytes : aside; };
   i64 row_at[line_bytes], next_row_at[line_bytes], settled = 0;
   for (i64 top = 0, bottom; top < rows; top = bottom) {
     bottom = cuts.end(top, line_bytes);
@@ -127,8 +138,8 @@ inline void transpose_panels(u8* data, i64 rows, i64 cols, u8* scratch) noexcept
                                   : tile_place{data, next_row_at, cuts.end(bottom, line_bytes) - bottom, col_end(0)};
       tile.read({data + left, row_at, bottom - top, right - left});
       if (const i64 aside = rows_aside(right), step = step_aside(aside); top < aside)
-        tile.write<StreamAside>(scratch + left * rows + top, [step](i64 i) { return i * step; }, next);
-      else tile.write<Stream>(data + top, [=](i64 i) { return (left + i) * rows; }, next);
+        tile.write<Aside>(scratch + left * rows + top, [step](i64 i) { return i * step; }, next);
+      else tile.write<Lines>(data + top, [=](i64 i) { return (left + i) * rows; }, next);
     }
     for (; settled < cols; settled = col_end(settled)) {
       const i64 right = col_end(settled), aside = rows_aside(right), step = step_aside(aside);
@@ -138,17 +149,19 @@ inline void transpose_panels(u8* data, i64 rows, i64 cols, u8* scratch) noexcept
                          static_cast<std::size_t>(aside));
     }
   }
-  if constexpr (Stream) end_streaming();
+  if constexpr (whole) end_streaming();
 }
 
 /// Row-major rows x cols to row-major cols x rows in the same bytes; scratch: as many.
 inline void transpose_in_place(u8* data, i64 rows, i64 cols, u8* scratch) noexcept {
   if (rows <= 1 || cols <= 1) return;
   if (rows == cols) return transpose_square_in_place(data, rows);
-  if (rows % line_bytes != 0 || rows * cols <= cached_matrix)
-    return transpose_panels<false, false>(data, rows, cols, scratch);
-  if (to_whole_line(data) != to_whole_line(scratch)) return transpose_panels<true, false>(data, rows, cols, scratch);
-  transpose_panels<true, true>(data, rows, cols, scratch);
+  constexpr line_place cached = line_place::cached, fetched = line_place::fetched, streamed = line_place::streamed;
+  if (rows * cols <= cached_matrix) return transpose_panels<cached, cached>(data, rows, cols, scratch);
+  if (rows % line_bytes != 0) return transpose_panels<fetched, fetched>(data, rows, cols, scratch);
+  if (to_whole_line(data) != to_whole_line(scratch))
+    return transpose_panels<streamed, fetched>(data, rows, cols, scratch);
+  transpose_panels<streamed, streamed>(data, rows, cols, scratch);
 }
 
 }  // namespace detail

@@ -2,38 +2,34 @@
 /// Small squares of bytes or of 4-byte words, turned over their diagonal in registers.
 #ifndef FP8WIRE_DETAIL_TRANSPOSE_HPP
 #define FP8WIRE_DETAIL_TRANSPOSE_HPP
-#include <utility>
-
 #include <fp8wire/core/checksum.hpp>
 
 FP8WIRE_ABI_BEGIN
 namespace detail {
 
-// Vector registers by the extension that g++, clang and nvcc share: words, bytes, and the four lanes of AVX-512.
-using word_line __attribute__((vector_size(16))) = u64;
+// Vector registers by the extension that g++, clang and nvcc share: four words of 4 bytes, and bytes.
+using word_line __attribute__((vector_size(16))) = u32;
 using byte_line __attribute__((vector_size(16))) = u8;
 
 /// A square of 4 x 4 words of 4 bytes, one row a line.
 FP8WIRE_ALWAYS_INLINE void transpose_square(word_line (&r)[4]) noexcept {
-  constexpr word_line words = {0x00000000FFFFFFFFu, 0x00000000FFFFFFFFu};
-  for (int i = 0; i < 4; i += 2) {
-    const word_line changed = ((r[i] >> 32) ^ r[i + 1]) & words;
-    r[i] ^= changed << 32;
-    r[i + 1] ^= changed;
-  }
-  const word_line first = r[0], second = r[1];
-  r[0] = word_line{first[0], r[2][0]};
-  r[1] = word_line{second[0], r[3][0]};
-  r[2] = word_line{first[1], r[2][1]};
-  r[3] = word_line{second[1], r[3][1]};
+  const word_line a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+                  b = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7),
+                  c = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5),
+                  d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+  r[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+  r[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+  r[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+  r[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
 }
 
 /// Bytes of a line that is written at once, and lines of a strip: 64 rows of 16 columns become 16 lines of 64 bytes.
 inline constexpr i64 line_bytes = 64, strip_lines = 16;
 
 // Packs of indices, since g++ 12 leaves loops rolled at -O2, and arrays that a loop indexes live in memory.
-using eight = std::make_integer_sequence<int, 8>;
-using sixteen = std::make_integer_sequence<int, 16>;
+template <int... Index> struct index_pack {};
+using eight = index_pack<0, 1, 2, 3, 4, 5, 6, 7>;
+using sixteen = index_pack<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
 
 // The lists of a shuffle are written out: nvcc takes no pack there.
 FP8WIRE_ALWAYS_INLINE byte_line interleave_low(const byte_line& a, const byte_line& b) noexcept {
@@ -46,14 +42,13 @@ FP8WIRE_ALWAYS_INLINE byte_line interleave_high(const byte_line& a, const byte_l
 /// Interleaves the bytes of line i with those of line i + 8; four times that, and bytes have changed places with lines.
 template <int... Pair>
 FP8WIRE_ALWAYS_INLINE void interleave_lines(const byte_line (&a)[16], byte_line (&b)[16],
-                                            std::integer_sequence<int, Pair...>) noexcept {
+                                            index_pack<Pair...>) noexcept {
   ((b[2 * Pair] = interleave_low(a[Pair], a[Pair + 8])), ...);
   ((b[2 * Pair + 1] = interleave_high(a[Pair], a[Pair + 8])), ...);
 }
 
 template <int... Row>
-FP8WIRE_ALWAYS_INLINE void transpose_square(const u8* from, i64 pitch, u8* to,
-                                            std::integer_sequence<int, Row...>) noexcept {
+FP8WIRE_ALWAYS_INLINE void transpose_square(const u8* from, i64 pitch, u8* to, index_pack<Row...>) noexcept {
   byte_line a[16], b[16];
   (static_cast<void>(__builtin_memcpy(&a[Row], from + Row * pitch, 16)), ...);
   interleave_lines(a, b, eight{});
@@ -83,23 +78,23 @@ using byte_lanes __attribute__((vector_size(64))) = u8;
 using word_lanes __attribute__((vector_size(64))) = long long;
 
 FP8WIRE_AVX512_INLINE void interleave_low(const byte_lanes& a, const byte_lanes& b, byte_lanes& to) noexcept {
-  to = __builtin_shufflevector(a, b,                                                               //
-                               0, 64, 1, 65, 2, 66, 3, 67, 4, 68, 5, 69, 6, 70, 7, 71,             //
-                               16, 80, 17, 81, 18, 82, 19, 83, 20, 84, 21, 85, 22, 86, 23, 87,     //
-                               32, 96, 33, 97, 34, 98, 35, 99, 36, 100, 37, 101, 38, 102, 39, 103, //
+  to = __builtin_shufflevector(a, b,  //
+                               0, 64, 1, 65, 2, 66, 3, 67, 4, 68, 5, 69, 6, 70, 7, 71,  //
+                               16, 80, 17, 81, 18, 82, 19, 83, 20, 84, 21, 85, 22, 86, 23, 87,  //
+                               32, 96, 33, 97, 34, 98, 35, 99, 36, 100, 37, 101, 38, 102, 39, 103,  //
                                48, 112, 49, 113, 50, 114, 51, 115, 52, 116, 53, 117, 54, 118, 55, 119);
 }
 FP8WIRE_AVX512_INLINE void interleave_high(const byte_lanes& a, const byte_lanes& b, byte_lanes& to) noexcept {
-  to = __builtin_shufflevector(a, b,                                                                   //
-                               8, 72, 9, 73, 10, 74, 11, 75, 12, 76, 13, 77, 14, 78, 15, 79,           //
-                               24, 88, 25, 89, 26, 90, 27, 91, 28, 92, 29, 93, 30, 94, 31, 95,         //
-                               40, 104, 41, 105, 42, 106, 43, 107, 44, 108, 45, 109, 46, 110, 47, 111, //
+  to = __builtin_shufflevector(a, b,  //
+                               8, 72, 9, 73, 10, 74, 11, 75, 12, 76, 13, 77, 14, 78, 15, 79,  //
+                               24, 88, 25, 89, 26, 90, 27, 91, 28, 92, 29, 93, 30, 94, 31, 95,  //
+                               40, 104, 41, 105, 42, 106, 43, 107, 44, 108, 45, 109, 46, 110, 47, 111,  //
                                56, 120, 57, 121, 58, 122, 59, 123, 60, 124, 61, 125, 62, 126, 63, 127);
 }
 
 template <int... Pair>
 FP8WIRE_AVX512_INLINE void interleave_lanes(const byte_lanes (&a)[16], byte_lanes (&b)[16],
-                                            std::integer_sequence<int, Pair...>) noexcept {
+                                            index_pack<Pair...>) noexcept {
   (interleave_low(a[Pair], a[Pair + 8], b[2 * Pair]), ...);
   (interleave_high(a[Pair], a[Pair + 8], b[2 * Pair + 1]), ...);
 }
@@ -109,15 +104,16 @@ FP8WIRE_AVX512_INLINE void load_lanes(byte_lanes& to, const u8* from, i64 pitch)
   word_line a, b, c, d;
   __builtin_memcpy(&a, from, 16), __builtin_memcpy(&b, from + 16 * pitch, 16);
   __builtin_memcpy(&c, from + 32 * pitch, 16), __builtin_memcpy(&d, from + 48 * pitch, 16);
-  const auto low = __builtin_shufflevector(a, b, 0, 1, 2, 3), high = __builtin_shufflevector(c, d, 0, 1, 2, 3);
-  const auto all = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+  const auto low = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7),
+             high = __builtin_shufflevector(c, d, 0, 1, 2, 3, 4, 5, 6, 7);
+  const auto all = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   __builtin_memcpy(&to, &all, sizeof(to));
 }
 
 template <bool Stream>
 FP8WIRE_AVX512_INLINE void store_lanes(u8* to, const byte_lanes& from) noexcept {
   if constexpr (Stream) {
-    word_lanes words; // another type of the same bits, and g++ holds them apart
+    word_lanes words;  // another type of the same bits, and g++ holds them apart
     __builtin_memcpy(&words, &from, sizeof(words));
 #if defined(__clang__)
     __builtin_nontemporal_store(words, reinterpret_cast<word_lanes*>(to));
@@ -131,7 +127,7 @@ FP8WIRE_AVX512_INLINE void store_lanes(u8* to, const byte_lanes& from) noexcept 
 
 template <bool Stream, int... Row>
 FP8WIRE_AVX512_INLINE void transpose_lanes(const u8* from, i64 pitch, u8* to, const i64* at,
-                                           std::integer_sequence<int, Row...>) noexcept {
+                                           index_pack<Row...>) noexcept {
   byte_lanes a[16], b[16];
   (load_lanes(a[Row], from + Row * pitch, pitch), ...);
   interleave_lanes(a, b, eight{});
@@ -159,6 +155,6 @@ template <bool Stream> inline strip_function best_strip() noexcept {
   return transpose_strip<Stream>;
 }
 
-} // namespace detail
+}  // namespace detail
 FP8WIRE_ABI_END
 #endif

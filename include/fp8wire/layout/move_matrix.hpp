@@ -79,6 +79,9 @@ inline void move_runs(const From& from, const Value* src, const To& to, Value* d
 /// Matrices from here on are written past the caches: no reader finds so much in them, and what is not read first is
 /// half of the work.
 inline constexpr i64 streamed_matrix = i64{256} << 10;
+template <class Value> constexpr bool is_large(i64 elements) noexcept {
+  return elements * static_cast<i64>(sizeof(Value)) >= streamed_matrix;
+}
 
 template <bool Stream> inline void put_line(void* to, const word_line& line) noexcept {
 #if defined(__x86_64__) && defined(__clang__)
@@ -162,7 +165,7 @@ inline constexpr bool lines_whole = (From::col_run > 1 ? To::row_run : To::col_r
 
 /// Bytes in tiles: lines of rows become lines of columns, or the other way round. Every line of either side is touched
 /// once, however far apart lines are.
-template <bool Stream, class From, class To>
+template <line_place Lines, class From, class To>
 inline void move_tiles(const From& from, const u8* src, const To& to, u8* dst, i64 rows, i64 cols) noexcept {
   constexpr bool along_source = From::col_run > 1;
   constexpr i64 source_run = along_source ? From::col_run : From::row_run;
@@ -174,7 +177,8 @@ inline void move_tiles(const From& from, const u8* src, const To& to, u8* dst, i
   const auto target = [&](i64 place, i64 line) {
     return along_source ? to.offset({0, line, place}) : to.offset({0, place, line});
   };
-  const tile_cuts cuts{lines, Stream && lines_whole<From, To> ? to_whole_line(dst + target(0, 0)) : 0},
+  const tile_cuts cuts{lines,
+                       Lines == line_place::streamed && lines_whole<From, To> ? to_whole_line(dst + target(0, 0)) : 0},
       place_cuts{places, 0};
   const auto place_end = [&](i64 place) { return place_cuts.end(place, wide); };
   byte_tile tile;
@@ -191,7 +195,7 @@ inline void move_tiles(const From& from, const u8* src, const To& to, u8* dst, i
       end = place_end(place);
       const auto step = [&](i64 at) { return src + (source(0, at) - source(0, 0)); };
       tile.read({step(place), line_at, last - first, end - place});
-      tile.write<Stream>(
+      tile.write<Lines>(
           dst + below, [&](i64 i) { return target(place + i, 0); },
           end < places ? tile_place{step(end), line_at, last - first, place_end(end) - end}
                        : tile_place{src, next_at, cuts.end(last, line_bytes) - last, place_end(0)});
@@ -201,16 +205,15 @@ inline void move_tiles(const From& from, const u8* src, const To& to, u8* dst, i
   }
 }
 
-/// Whether there is much to write, in lines of Line bytes that begin at multiples of it. Shifts: the first bytes may be
-/// cut off, so that they do, where all begin at the same distance from a multiple.
+/// Whether lines of Line bytes can begin at multiples of it, in a matrix that has several. Shifts: the first bytes may
+/// be cut off, so that they do, where all begin at the same distance from a multiple.
 template <i64 Line, bool Shifts, class To, class Value>
 inline bool streams_to(const To& to, const Value* dst, i64 rows, i64 cols) noexcept {
   constexpr i64 size = static_cast<i64>(sizeof(Value));
   const auto at = reinterpret_cast<std::uintptr_t>(dst + to.offset({0, 0, 0}));
   const i64 next_row = to.offset({0, 1, 0}) - to.offset({0, 0, 0}), unit = to.offset({0, 0, 1}) - to.offset({0, 0, 0});
   const i64 apart = unit == 1 ? next_row : unit;  // lines of rows, or of columns
-  return rows > 1 && cols > 1 && rows * cols * size >= streamed_matrix && (Shifts || at % Line == 0) &&
-         apart * size % Line == 0;
+  return rows > 1 && cols > 1 && (Shifts || at % Line == 0) && apart * size % Line == 0;
 }
 
 /// Rows into another order where they lie, each read and written once: cycle by cycle of the permutation.
@@ -233,11 +236,11 @@ inline void permute_rows(const laid_matrix<From>& from, const laid_matrix<To>& t
   }
 }
 
-/// All live elements of a rows x cols matrix; padding on neither side is read or written. `cached`: the target's lines
-/// are in the cache already.
+/// All live elements of a rows x cols matrix; padding on neither side is read or written. large: past the caches where
+/// lines allow it.
 template <class From, class To, class Value>
 inline void move_matrix(const From& from, const Value* src, const To& to, Value* dst, i64 rows, i64 cols,
-                        bool cached = false) noexcept {
+                        bool large) noexcept {
   constexpr i64 run = From::col_run < To::col_run ? From::col_run : To::col_run;
   if constexpr (run == whole_run) {
     for (i64 row = 0; row < rows; ++row) copy(dst + to.offset({0, row, 0}), src + from.offset({0, row, 0}), cols);
@@ -246,11 +249,11 @@ inline void move_matrix(const From& from, const Value* src, const To& to, Value*
     if constexpr (requires { typename To::row_map; }) {
       using map = typename To::row_map;
       if (map::stored_rows(rows) == rows)
-        return move_matrix(gathered_matrix<map, From>{from, rows}, src, to.inner(), dst, rows, cols, cached);
+        return move_matrix(gathered_matrix<map, From>{from, rows}, src, to.inner(), dst, rows, cols, large);
     } else if constexpr (requires { typename From::row_map; }) {
       using map = typename From::row_map;
       if (map::stored_rows(rows) == rows)
-        return move_matrix(from.inner(), src, gathered_matrix<map, To>{to, rows}, dst, rows, cols, cached);
+        return move_matrix(from.inner(), src, gathered_matrix<map, To>{to, rows}, dst, rows, cols, large);
     }
     constexpr i64 bytes = run * static_cast<i64>(sizeof(Value)), size = bytes == 1 ? 64 : 4;
     constexpr bool crossed =
@@ -260,14 +263,14 @@ inline void move_matrix(const From& from, const Value* src, const To& to, Value*
       if (rows >= 16 && cols >= 16) {
         const auto* in = reinterpret_cast<const u8*>(src);
         auto* out = reinterpret_cast<u8*>(dst);
-        if (!cached && streams_to<line_bytes, lines_whole<From, To>>(to, out, rows, cols)) {
-          move_tiles<true>(from, in, to, out, rows, cols);
-          return end_streaming();
-        }
-        return move_tiles<false>(from, in, to, out, rows, cols);
+        if (!large) return move_tiles<line_place::cached>(from, in, to, out, rows, cols);
+        if (!streams_to<line_bytes, lines_whole<From, To>>(to, out, rows, cols))
+          return move_tiles<line_place::fetched>(from, in, to, out, rows, cols);
+        move_tiles<line_place::streamed>(from, in, to, out, rows, cols);
+        return end_streaming();
       }
     } else if constexpr (crossed && bytes == 4) {
-      const bool stream = !cached && streams_to<16, false>(to, dst, rows, cols);
+      const bool stream = large && streams_to<16, false>(to, dst, rows, cols);
       moved = stream ? move_squares<run, true>(from, src, to, dst, rows, cols)
                      : move_squares<run, false>(from, src, to, dst, rows, cols);
       if (stream) end_streaming();

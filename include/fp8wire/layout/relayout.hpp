@@ -27,7 +27,8 @@ inline void move_batch(const From& from, const In* src, i64 batch_stride, const 
   for (i64 b = 0; b < target.batch; ++b) {
     Value* out = target.data + b * matrix;
     if (matrix != target.rows * target.cols) fill(out, matrix, To::padding_bits);
-    move_matrix(from, static_cast<const Value*>(src + b * batch_stride), to, out, target.rows, target.cols);
+    move_matrix(from, static_cast<const Value*>(src + b * batch_stride), to, out, target.rows, target.cols,
+                is_large<Value>(target.rows * target.cols));
   }
 }
 
@@ -94,12 +95,13 @@ void relayout(laid_out<From, In> source, matrix_view<Value> target) {
   detail::expect_apart(source.data, source.size_bytes(), target.data, detail::span_bytes(target));
   const detail::laid_matrix<From> from{{1, source.rows, source.cols}};
   const i64 row = target.row_stride, col = target.col_stride;
+  const bool large = detail::is_large<Value>(source.rows * source.cols);
   for (i64 b = 0; b < source.batch; ++b) {
     const Value* in = source.data + b * from.mapping.size();
     Value* out = target.data + b * target.batch_stride;
     if (col == 1)
-      detail::move_matrix(from, in, detail::strided_matrix<whole_run>{row, 1}, out, source.rows, source.cols);
-    else detail::move_matrix(from, in, detail::strided_matrix<1>{row, col}, out, source.rows, source.cols);
+      detail::move_matrix(from, in, detail::strided_matrix<whole_run>{row, 1}, out, source.rows, source.cols, large);
+    else detail::move_matrix(from, in, detail::strided_matrix<1>{row, col}, out, source.rows, source.cols, large);
   }
 }
 
@@ -145,8 +147,9 @@ laid_out<To, Value> relayout_in_place(laid_out<From, Value> buffer, Value* scrat
         continue;
       }
       detail::copy(scratch, static_cast<const Value*>(data), matrix);
+      // What fits into the cache is in it, since it was just read.
       detail::move_matrix(from, static_cast<const Value*>(scratch), to, data, buffer.rows, buffer.cols,
-                          matrix * static_cast<i64>(sizeof(Value)) <= (i64{1} << 20));
+                          matrix * static_cast<i64>(sizeof(Value)) > detail::cached_matrix);
     }
   }
   return target;

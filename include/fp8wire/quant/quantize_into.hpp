@@ -110,7 +110,7 @@ template <class To> void place_rows(const u8* panel, const To& to, u8* codes, i6
       return;
     }
   }
-  move_matrix(strided_matrix<whole_run>{cols, 1}, panel, to, codes, rows, cols);
+  move_matrix(strided_matrix<whole_run>{cols, 1}, panel, to, codes, rows, cols, large);
 }
 
 }  // namespace detail
@@ -188,7 +188,7 @@ laid_status quantize_into(matrix_view<const In> in, laid_pair<Recipe, Layout> ou
           const i64 rows = part.rows - at * piece < piece ? part.rows - at * piece : piece;
           detail::place_rows(static_cast<const u8*>(made + at * piece * in.cols),
                              detail::rows_from<detail::laid_matrix<typename Layout::codes>>{to, row + at * piece},
-                             codes, rows, in.cols, matrix >= detail::streamed_matrix);
+                             codes, rows, in.cols, detail::is_large<u8>(matrix));
         });
       }
     }
