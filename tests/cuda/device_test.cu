@@ -294,6 +294,7 @@ int main() {
     test("updates: blocks of columns, padded scales", laid_updates::padded_scales_and_blocks_of_columns);
     test("updates: shuffled codes, swizzled scales, by role", laid_updates::shuffled_and_swizzled_by_role);
     test("updates: packed scales, repeated", laid_updates::packed_scales_repeated_for_every_row);
+    test("updates: scales of whole matrices and rows", laid_updates::scales_of_whole_matrices_and_rows);
     test("updates: transposed codes", laid_updates::transposed_codes);
     test("updates: scales that E8M0 cannot hold", laid_updates::scales_that_e8m0_cannot_hold);
   });

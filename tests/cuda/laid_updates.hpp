@@ -15,6 +15,7 @@
 #include <fp8wire/layout/trtllm.hpp>
 #include <fp8wire/quant/presets/transformer_engine.hpp>
 #include <fp8wire/quant/presets/vllm.hpp>
+#include <fp8wire/quant/rules/quotient.hpp>
 #include <fp8wire/wire/sender.hpp>
 
 #include "samples.hpp"
@@ -255,6 +256,23 @@ inline void scales_that_e8m0_cannot_hold() {
   std::vector<shape> forwarded = shapes;
   std::swap(forwarded[0], forwarded[2]);
   expect(update<packed>({forwarded})[0].tensor == "c", "a forwarded pair was taken");
+}
+
+/// Scales that span tiles, in four launches a buffer; pairs that are cut where their rows are scaled alone.
+inline void scales_of_whole_matrices_and_rows() {
+  using matrix_wire = wire<recipe<e4m3, block<whole, whole>, rules::quotient>, canonical_layout>;
+  using row_wire = wire<recipe<e4m3, block<1, whole>, rules::quotient_reciprocal>, canonical_layout>;
+  std::vector<shape> shapes = {{"a", 3, 130, 131}, {"b", 1, 256, 400}, {"c", 2, 64, 300, true}, {"d", 1, 300, 131}};
+  std::vector<shape> spoilt = shapes;
+  spoilt[1].nonfinite = 99999;
+  for (const error& wrong : update<matrix_wire>({shapes, shapes})) expect(!wrong, wrong.message());
+  expect(update<matrix_wire>({spoilt})[0].code == errc::nonfinite, "Inf was taken");
+  shapes.push_back({"e", 2, 350, 200});
+  spoilt = shapes;
+  spoilt[4].nonfinite = 2 * 350 * 200 - 1;
+  const std::vector<error> errors = update<row_wire>({shapes, spoilt, shapes});
+  expect(!errors[0] && !errors[2], "an update failed");
+  expect(errors[1].what.find("element 139999") != std::string::npos, errors[1].message());
 }
 
 /// A launch a tensor, captured: the bytes, the words and the refusals of the host's quantize_into.

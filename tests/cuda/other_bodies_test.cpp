@@ -227,6 +227,7 @@ TEST_CASE("relayouts write every element and all padding, and find the way back"
   check_relayout<swizzle_128x4, e8m0>(1, 128, 64);
   check_relayout<swizzle_128x4, e8m0>(2, 131, 5);
   check_relayout<deepgemm_fp32, float>(2, 130, 9);
+  check_relayout<deepgemm_fp32, bf16>(2, 131, 3);
   check_relayout<packed_ue8m0, e8m0>(2, 6, 12);
   check_relayout<te_block_columnwise, float>(1, 5, 7);
   check_relayout<trtllm_mxfp8_codes, u8>(1, 64, 96);

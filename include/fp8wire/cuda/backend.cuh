@@ -2,6 +2,7 @@
 /// The sender's work on a GPU: a job table a buffer, one launch for its quantizing and one for its checksums.
 ///
 /// Layouts of engines add a table for each kind of work that only they have: padding, moved pairs, repeated scales.
+/// Scales of whole rows and matrices take four launches a buffer instead of one.
 #ifndef FP8WIRE_CUDA_BACKEND_CUH
 #define FP8WIRE_CUDA_BACKEND_CUH
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include <fp8wire/cuda/laid.cuh>
 #include <fp8wire/cuda/move.cuh>
+#include <fp8wire/quant/kernel/spanning.hpp>
 #include <fp8wire/wire/backend.hpp>
 
 FP8WIRE_ABI_BEGIN
@@ -54,7 +56,18 @@ template <any_recipe Recipe> class backend {
                  cudaStream_t stream) {
     static_assert(std::same_as<Same, Recipe>, "a backend is made for the sender's recipe");
     if (error wrong = open(stream)) return wrong;
-    add(quantize_task<Recipe>(in, out.codes, out.scales, status_words() + job.item, amax_floor, job.index_base));
+    i64* const status = status_words() + job.item;
+    if constexpr (kernel::divides_tile<typename Recipe::block>) {
+      add(quantize_task<Recipe>(in, out.codes, out.scales, status, amax_floor, job.index_base));
+    } else {
+      using task = kernel::spanning_task<Recipe, In>;
+      task pair{in, out.codes, out.scales, reinterpret_cast<u64*>(status), job.index_base, amax_floor, 0};
+      pair.vector = kernel::vector_of(pair);
+      add(kernel::clear_step<task>{pair});
+      add(kernel::amax_step<task>{pair});
+      add(kernel::cast_step<task>{pair});
+      add(kernel::scale_step<task>{pair});
+    }
     sum(job.codes_piece, out.codes.data, out.codes.size());
     sum(job.scales_piece, out.scales.data, out.scales.size() * static_cast<i64>(sizeof(stored_t<Recipe>)));
     return {};
@@ -100,7 +113,7 @@ template <any_recipe Recipe> class backend {
 
   error seal(cudaStream_t stream) {
     if (error wrong = open(stream)) return wrong;
-    for (int turn = 0; turn <= last_turn; ++turn)
+    for (int turn = 0; turn <= kernel::last_turn; ++turn)
       for (task_list& list : lists_)
         if (list.turn == turn && list.count > 0)
           if (error wrong = (this->*list.launch)(list, stream)) return wrong;
@@ -147,8 +160,7 @@ template <any_recipe Recipe> class backend {
     std::string_view weight;
     i64 rows, cols;
   };
-  static constexpr int last_turn = kernel::body_of<kernel::checksum_task>::turn;
-  // A pair, two pieces, has three tasks of its own and two sums; a table of one task takes what it must and the rest of
+  // A pair, two pieces, has four tasks of its own and two sums; a table of one task takes what it must and the rest of
   // 256 bytes.
   static constexpr std::size_t most_task_bytes = 512;
 

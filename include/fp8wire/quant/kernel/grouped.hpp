@@ -51,6 +51,7 @@ template <class Value> inline constexpr bool is_view<matrix_view<Value>> = true;
 /// The body of a task, whatever its source: body_of<Task>::from<one_task<Task>> or from<task_table<Task>>. turn: tables
 /// of a buffer are launched in this order, since a later one may read what an earlier one writes.
 template <class Task> struct body_of;
+inline constexpr int last_turn = 4;
 template <class Recipe, class In, class Codes, class Scales> struct body_of<quantize_task<Recipe, In, Codes, Scales>> {
   static constexpr int turn = 0;
   template <class Source> using tile_body = quantize_body<Source, quantize_task<Recipe, In, Codes, Scales>>;
@@ -58,7 +59,7 @@ template <class Recipe, class In, class Codes, class Scales> struct body_of<quan
   using from = std::conditional_t<is_view<Codes> && is_view<Scales>, tile_body<Source>, laid_body<tile_body<Source>>>;
 };
 template <> struct body_of<checksum_task> {
-  static constexpr int turn = 2;
+  static constexpr int turn = last_turn;
   template <class Source> using from = checksum_body<Source>;
 };
 template <class Layout, class Value> struct body_of<padding_task<Layout, Value>> {

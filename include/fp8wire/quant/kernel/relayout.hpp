@@ -9,8 +9,9 @@ namespace kernel {
 
 /// An element of padding.
 template <class Layout, class Value> FP8WIRE_HD constexpr Value padding_of() noexcept {
-  static_assert(sizeof(Value) == 1 || sizeof(Value) == 4, "elements of codes and scales have 1 or 4 bytes");
+  static_assert(sizeof(Value) <= 2 || sizeof(Value) == 4, "elements of codes and scales have 1, 2 or 4 bytes");
   if constexpr (sizeof(Value) == 1) return __builtin_bit_cast(Value, static_cast<u8>(Layout::padding_bits));
+  else if constexpr (sizeof(Value) == 2) return __builtin_bit_cast(Value, static_cast<u16>(Layout::padding_bits));
   else return __builtin_bit_cast(Value, u32{Layout::padding_bits});
 }
 
