@@ -116,7 +116,7 @@ cudaError_t forward_into(const_pair_view<Recipe> pair, laid_pair<Recipe, Layout>
   return wrong;
 }
 
-/// Enqueues a rowwise and a columnwise pair from one read of the weights, the scales of each in a view or a layout whose
+/// Enqueues a rowwise and a columnwise pair from one read of the weights, scales of each in a view or a layout whose
 /// padding is written too. Bytes: those of two calls of quantize. Everything else: as quantize_into.
 template <any_recipe Row, any_recipe Column, class In, class RowScales, class ColumnScales>
 cudaError_t quantize_both(matrix_view<const In> in, matrix_view<u8> row_codes, RowScales row_scales,

@@ -68,7 +68,7 @@ cudaError_t scales_of(matrix_view<const u32> amax, Scales scales, float amax_flo
 }
 
 /// Enqueues matrices whose blocks span tiles: a scale for each matrix (block<whole, whole>) or for each row.
-/// scratch: batch x scale_rows x scale_cols words, dense. Reads the weights twice, three launches a matrix of the batch.
+/// scratch: batch x scale_rows x scale_cols words, dense. Reads the weights twice, in three launches a matrix.
 /// Bytes, errors, stream: as cuda::quantize.
 template <any_recipe Recipe, class In>
 cudaError_t quantize_in_two(matrix_view<const In> in, pair_view<Recipe> out, u32* scratch, i64* status,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Pairs whose blocks span tiles, a scale for each matrix, row or column, from job tables: four launches for any number.
+/// Pairs whose blocks span tiles, a scale for each matrix, row or column: four launches for a table of any number.
 ///
 /// Maxima lie where the scales will, so that no memory is needed beside the pair: clear, raise the maxima, cast, then
 /// each maximum becomes its scale. The steps are tasks of their own kinds, which are launched by turns.
