@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every vector body against the definition, byte for byte: shapes, blocks, elements, numerics and processor modes.
 #include <fp8wire/format/e5m2.hpp>
+#include <fp8wire/quant/delta.hpp>
 #include <fp8wire/quant/presets/transformer_engine.hpp>
 #include <fp8wire/quant/presets/vllm.hpp>
 
@@ -89,30 +90,46 @@ TEST_CASE("columns that are not neighbours go the slow way and come out the same
 
 namespace {
 
-template <class Recipe> void compare_streamed(i64 rows, i64 cols) {  // above the size from which stores are streamed
-  const tensor<Recipe, bf16> given({1, rows, cols}, pattern::gaussian, 5, 0);
+template <class Recipe, class In> void compare_streamed(i64 rows, i64 cols) {  // above the size that is streamed
+  const tensor<Recipe, In> given({1, rows, cols}, pattern::gaussian, 5, 0);
   const auto expected = given.by_definition();
   const i64 count = rows * cols, down = scale_rows<typename Recipe::block>(rows);
-  std::vector<u8> room(static_cast<std::size_t>(count) + 64);
+  std::vector<u8> room(static_cast<std::size_t>(count) + 64),
+      changed(static_cast<std::size_t>(rows * bitmap_cols(cols)));
   u8* const aligned = room.data() + (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64);
+  std::vector<u8> before = expected.codes;
+  for (i64 i = 0; i < count; i += 97) ++before[static_cast<std::size_t>(i)];
   std::vector<stored_t<Recipe>> scales(expected.scales.size());
+  const pair_view<Recipe> out = {dense(aligned, rows, cols),
+                                 dense(scales.data(), down, static_cast<i64>(scales.size()) / down)};
   for (const isa body : bodies()) {
     std::memset(room.data(), 0, room.size());
-    quantize<Recipe, bf16>(
-        given.view(), {dense(aligned, rows, cols), dense(scales.data(), down, static_cast<i64>(scales.size()) / down)},
-        0, serial{}, body);
+    quantize<Recipe, In>(given.view(), out, 0, serial{}, body);
     CHECK(std::memcmp(aligned, expected.codes.data(), static_cast<std::size_t>(count)) == 0);
     CHECK(same_bytes(scales, expected.scales));
+    std::memset(room.data(), 0, room.size());
+    quantize_delta<Recipe, In>(given.view(), dense<const u8>(before.data(), rows, cols), out,
+                               dense(changed.data(), rows, bitmap_cols(cols)), 0, serial{}, body);
+    CHECK(std::memcmp(aligned, expected.codes.data(), static_cast<std::size_t>(count)) == 0);
+    i64 wrong = 0;
+    for (i64 row = 0; row < rows; ++row)
+      for (i64 col = 0; col < cols; ++col) {
+        const u8 bits = changed[static_cast<std::size_t>(row * bitmap_cols(cols) + col / 8)];
+        wrong += (bits >> (col % 8) & 1) != ((row * cols + col) % 97 == 0 ? 1 : 0) ? 1 : 0;
+      }
+    CHECK(wrong == 0);
   }
 }
 
 }  // namespace
 
 TEST_CASE("output that bypasses the caches has the same bytes") {
-  compare_streamed<presets::te_block::recipe>(520, 2176);
-  compare_streamed<presets::te_mxfp8::recipe>(520, 2176);
-  compare_streamed<recipe<e4m3, block<128, 160>, rules::te_fp32>>(520, 2240);
-  compare_streamed<recipe<e4m3, block<64, 96>, rules::te_fp32>>(520, 2240);
+  compare_streamed<presets::te_block::recipe, bf16>(520, 2176);
+  compare_streamed<presets::te_block::recipe, float>(520, 2176);
+  compare_streamed<presets::te_mxfp8::recipe, bf16>(520, 2176);
+  compare_streamed<presets::te_mxfp8::recipe, float>(520, 2176);
+  compare_streamed<recipe<e4m3, block<128, 160>, rules::te_fp32>, bf16>(520, 2240);
+  compare_streamed<recipe<e4m3, block<64, 96>, rules::te_fp32>, bf16>(520, 2240);
 }
 
 #if defined(__x86_64__)
