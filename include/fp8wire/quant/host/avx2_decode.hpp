@@ -39,8 +39,8 @@ template <bool Table, class Out> struct avx2_decode {
   static void fence() noexcept { asm volatile("sfence" : : : "memory"); }
 
   /// Blocks of 32 codes under E8M0 scales to BF16: a power of two keeps the mantissa, so that a weight is the code's
-  /// bits beside the sum of both exponents. Returns how many blocks are done: all, or those before one that holds NaN or
-  /// subnormal codes, or whose scale takes weights out of the normal numbers.
+  /// bits beside the sum of both exponents. Returns how many blocks are done: all, or those before one that holds NaN
+  /// or subnormal codes, or whose scale takes weights out of the normal numbers.
   template <bool Stream>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 octaves(const u8* codes, const e8m0* scales, Out* out, i64 blocks) noexcept {
     const vector magnitude = bytes(0x7F), eight = bytes(8), normal = bytes(118), zero = _mm256_setzero_si256();
