@@ -99,6 +99,9 @@ TEST_CASE("codes and scales in an engine's layout are the canonical ones moved, 
   check_all<mx_recipe, pair<trtllm_mxfp8_w13_codes, trtllm_mxfp8_w13_scales>, pair<transposed, packed_ue8m0>>(1, 512,
                                                                                                               1024);
   check_all<block_recipe, pair<trtllm_fp8_block_w13_codes, up_first>>(1, 512, 1024);
+  // More than one side by side, the last of them ragged.
+  check_all<mx_recipe, pair<transposed, packed_ue8m0>, pair<block_major_k<128>, swizzle_128x4>>(1, 130, 3200);
+  check_all<block_recipe, pair<transposed, te_block_columnwise>>(1, 200, 3300);
 }
 
 TEST_CASE("packed scales are powers of two repeated for every row; another scale is refused by its block") {
@@ -116,6 +119,10 @@ TEST_CASE("the first NaN or Inf is found in any panel, and too little scratch is
   in[at].bits = 0x7F80;
   in[at + 5000].bits = 0x7FC0;
   CHECK(made<mx_recipe, layout>(in, 2, 512, 1024).seen.first_nonfinite == static_cast<i64>(at));
+  // Of two in panels side by side, the one in the earlier row.
+  in.resize(64 * 3200);
+  in[3200 + 100].bits = in[3100].bits = 0x7F80;
+  CHECK(made<mx_recipe, layout>(in, 1, 64, 3200).seen.first_nonfinite == 3100);
   std::vector<u8> codes(64 * 64);
   std::vector<fw::e8m0> scales(512);
   std::vector<std::byte> scratch(10);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Weights to codes and scales where an engine's layouts want them, in one pass over memory.
 ///
-/// A panel of block rows is quantized into a scratch that stays in the cache and moved from there to its places, so
+/// A panel of blocks is quantized into a scratch that stays in the cache and moved from there to its places, so
 /// that layouts need no kernels of their own. Codes whose rows stay whole are written where they belong at once.
 #ifndef FP8WIRE_QUANT_QUANTIZE_INTO_HPP
 #define FP8WIRE_QUANT_QUANTIZE_INTO_HPP
@@ -23,12 +23,12 @@ struct laid_status : status {
 
 namespace detail {
 
-/// A layout's matrix from one row on, a multiple of 128.
-template <class Matrix> struct rows_from {
+/// A layout's matrix from one row and column on, multiples of 128.
+template <class Matrix> struct part_from {
   static constexpr i64 col_run = Matrix::col_run, row_run = Matrix::row_run, row_step = Matrix::row_step;
   Matrix matrix;
-  i64 first;
-  constexpr i64 offset(index3 i) const noexcept { return matrix.offset({0, first + i.row, i.col}); }
+  i64 row, col;
+  constexpr i64 offset(index3 i) const noexcept { return matrix.offset({0, row + i.row, col + i.col}); }
 };
 
 /// Dense block scales as one row for each row of the weight.
@@ -47,24 +47,36 @@ template <any_recipe Recipe, class Layout> struct panel_plan {
   static constexpr bool scales_at_once = std::same_as<typename Layout::scales, row_major>;
   i64 rows, cols;
 
-  /// Rows of weights that go through the scratch together; all of them where a block looks beyond its rows.
-  constexpr i64 panel_rows() const noexcept {
-    constexpr i64 most_bytes = i64{192} << 10;
-    if (block::rows == whole || Recipe::num.edge == edge_pad::last_element) return rows;
-    i64 unit = block::rows;
-    while (unit % 128 != 0) unit += block::rows;
-    const i64 fitting = cols == 0 ? rows : most_bytes / cols / unit * unit;
-    const i64 panel = fitting > unit ? fitting : unit;
-    return panel < rows ? panel : rows;
+  /// Rows and columns of weights that go through the scratch together, so many that it stays in the cache; all of them
+  /// where a block looks beyond its own.
+  constexpr i64 panel_rows() const noexcept { return fitting(block::rows, rows, panel_cols()); }
+  constexpr i64 panel_cols() const noexcept {
+    return fitting(block::cols, cols, block::rows == whole ? rows : multiple(block::rows));
   }
   constexpr i64 code_bytes() const noexcept {
     if (codes_at_once) return ordered ? 0 : rows * static_cast<i64>(sizeof(i64));
-    return round_up(panel_rows() * cols, 64);
+    return round_up(panel_rows() * panel_cols(), 64);
   }
   constexpr i64 scale_bytes() const noexcept {
     return scales_at_once
                ? 0
                : scale_rows<block>(rows) * scale_cols<block>(cols) * static_cast<i64>(sizeof(stored_t<Recipe>));
+  }
+
+ private:
+  /// The least multiple of a block's extent that is one of 128.
+  static constexpr i64 multiple(i64 block_extent) noexcept {
+    i64 unit = block_extent == whole ? 128 : block_extent;
+    while (unit % 128 != 0) unit += block_extent;
+    return unit;
+  }
+  /// Of an extent, what fits into the cache beside `across` of the other.
+  static constexpr i64 fitting(i64 block_extent, i64 extent, i64 across) noexcept {
+    constexpr i64 most_bytes = i64{192} << 10;
+    if (block_extent == whole || Recipe::num.edge == edge_pad::last_element) return extent;
+    const i64 unit = multiple(block_extent), units = across == 0 ? 1 : most_bytes / across / unit;
+    const i64 panel = units > 1 ? units * unit : unit;
+    return panel < extent ? panel : extent;
   }
 };
 
@@ -148,7 +160,8 @@ laid_status quantize_into(matrix_view<const In> in, laid_pair<Recipe, Layout> ou
     detail::raise("quantize_into: bytes of scratch", static_cast<i64>(scratch.size()),
                   plan.code_bytes() + plan.scale_bytes());
   const i64 grid_cols = scale_cols<block>(in.cols);
-  const i64 panel = plan.panel_rows(), step = plan_type::codes_at_once ? in.rows : panel;
+  const i64 down = plan_type::codes_at_once ? in.rows : plan.panel_rows();
+  const i64 across = plan_type::codes_at_once ? in.cols : plan.panel_cols();
   auto* const code_scratch = reinterpret_cast<u8*>(scratch.data());
   auto* const grid_scratch = reinterpret_cast<stored_t<Recipe>*>(scratch.data() + plan.code_bytes());
   const detail::laid_matrix<typename Layout::codes> to{{1, in.rows, in.cols}};
@@ -165,31 +178,38 @@ laid_status quantize_into(matrix_view<const In> in, laid_pair<Recipe, Layout> ou
     if (matrix != in.rows * in.cols) detail::fill(codes, matrix, Layout::codes::padding_bits);
     stored_t<Recipe>* grid = grid_scratch;
     if constexpr (plan_type::scales_at_once) grid = out.scales.data + b * scales;
-    for (i64 row = 0; row < in.rows && in.cols > 0; row += step) {
-      matrix_view<const In> part = in.slice_of(b);
-      part.data += row * part.row_stride;
-      part.rows = in.rows - row < step ? in.rows - row : step;
-      u8* const made = plan_type::codes_at_once ? codes : code_scratch;
-      const i64 first = row / detail::block_extent(block::rows, in.rows);
-      const bool bad = detail::FP8WIRE_CG::quantize_on_host<Recipe, In, false>(
-          {part,
-           dense(made, part.rows, in.cols),
-           dense(grid + first * grid_cols, scale_rows<block>(part.rows), grid_cols),
-           amax_floor,
-           {},
-           {},
-           code_rows},
-          run, best_isa());
-      if (bad && found.finite())
-        found.first_nonfinite = (b * in.rows + row) * in.cols + detail::first_nonfinite<In>(part);
-      if constexpr (!plan_type::codes_at_once) {
-        constexpr i64 piece = 128;
-        run.run(ceil_div(part.rows, piece), [&](i64 at) {
-          const i64 rows = part.rows - at * piece < piece ? part.rows - at * piece : piece;
-          detail::place_rows(static_cast<const u8*>(made + at * piece * in.cols),
-                             detail::rows_from<detail::laid_matrix<typename Layout::codes>>{to, row + at * piece},
-                             codes, rows, in.cols, detail::is_large<u8>(matrix));
-        });
+    for (i64 row = 0; row < in.rows; row += down) {
+      for (i64 col = 0; col < in.cols; col += across) {
+        matrix_view<const In> part = in.slice_of(b);
+        part.data += row * part.row_stride + col * part.col_stride;
+        part.rows = in.rows - row < down ? in.rows - row : down;
+        part.cols = in.cols - col < across ? in.cols - col : across;
+        u8* const made = plan_type::codes_at_once ? codes : code_scratch;
+        stored_t<Recipe>* const scale = grid + row / detail::block_extent(block::rows, in.rows) * grid_cols +
+                                        col / detail::block_extent(block::cols, in.cols);
+        const bool bad = detail::FP8WIRE_CG::quantize_on_host<Recipe, In, false>(
+            {part,
+             dense(made, part.rows, part.cols),
+             {scale, scale_rows<block>(part.rows), scale_cols<block>(part.cols), grid_cols},
+             amax_floor,
+             {},
+             {},
+             code_rows},
+            run, best_isa());
+        if (bad && found.finite()) {
+          part.data -= col * part.col_stride, part.cols = in.cols;  // the first of a row may lie in a later part
+          found.first_nonfinite = (b * in.rows + row) * in.cols + detail::first_nonfinite<In>(part);
+        }
+        if constexpr (!plan_type::codes_at_once) {
+          constexpr i64 piece = 128;
+          const i64 rows = part.rows, cols = in.cols - col < across ? in.cols - col : across;
+          run.run(ceil_div(rows, piece), [&](i64 at) {
+            detail::place_rows(
+                static_cast<const u8*>(made + at * piece * cols),
+                detail::part_from<detail::laid_matrix<typename Layout::codes>>{to, row + at * piece, col}, codes,
+                rows - at * piece < piece ? rows - at * piece : piece, cols, detail::is_large<u8>(matrix));
+          });
+        }
       }
     }
     if constexpr (!plan_type::scales_at_once) {
