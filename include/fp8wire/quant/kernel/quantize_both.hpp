@@ -44,14 +44,24 @@ template <class Source, class Task> struct both_body {
   using params = Source;
   static constexpr int threads = tile_threads<input>, blocks_per_sm = 1024 / threads;
 
-  struct shared_memory {
+  // A block may have 48 KiB: FP32's maxima of rows make room for those of columns, at the price of two barriers.
+  static constexpr bool by_turns = sizeof(input) == 4;
+  struct side_by_side {
     typename rows::shared row;
     typename columns::shared column;
+  };
+  union in_turn {
+    typename rows::shared row;
+    typename columns::shared column;
+  };
+  struct shared_memory {
+    std::conditional_t<by_turns, in_turn, side_by_side> maxima;
     edge_shared<row_recipe> row_edge;
     edge_shared<column_recipe> column_edge;
     alignas(16) float row_operands[block_grid<row_recipe>::count];
     alignas(16) float column_operands[block_grid<column_recipe>::count];
   };
+  static_assert(sizeof(shared_memory) <= 48 << 10);
   template <int> using shared = shared_memory;
 
   template <class Context> static FP8WIRE_BODY void run(Context& c, shared_memory& s, const params& source) {
@@ -73,10 +83,15 @@ template <class Source, class Task> struct both_body {
     typename columns::held same;
     FP8WIRE_UNROLL
     for (int i = 0; i < rows::held::bands; ++i) same.at[i] = tile.at[i];
-    columns::collect(c, s.column, same);
-    if (c.sync_or(rows::held::nonfinite(rows::collect(c, s.row, tile)))) return false;
-    bool finite = rows::settle(c, s.row, task.scales, place, task.amax_floor, s.row_operands);
-    finite &= columns::settle(c, s.column, task.column_scales, place, task.amax_floor, s.column_operands);
+    if constexpr (!by_turns) columns::collect(c, s.maxima.column, same);
+    if (c.sync_or(rows::held::nonfinite(rows::collect(c, s.maxima.row, tile)))) return false;
+    bool finite = rows::settle(c, s.maxima.row, task.scales, place, task.amax_floor, s.row_operands);
+    if constexpr (by_turns) {
+      c.sync();
+      columns::collect(c, s.maxima.column, same);
+      c.sync();
+    }
+    finite &= columns::settle(c, s.maxima.column, task.column_scales, place, task.amax_floor, s.column_operands);
     if constexpr (converts_all<typename row_recipe::element> && converts_all<typename column_recipe::element>) c.sync();
     else if (c.sync_or(!finite)) return false;
     using held = typename rows::held;
