@@ -50,8 +50,8 @@ template <any_recipe Recipe, class In> constexpr octave_steps find_octave_steps(
       const int first = field << bits;
       for (int i = 0; i < (wide ? 64 : 128); ++i)
         if (!repeats(first + (wide ? i * (octave / 64) : i))) steps.valid = false;
-      for (const int near : {step - 1, step, octave - 1})
-        if (near >= 0 && near < octave && !repeats(first + near)) steps.valid = false;
+      for (const int mantissa : {step - 1, step, octave - 1})
+        if (mantissa >= 0 && mantissa < octave && !repeats(first + mantissa)) steps.valid = false;
     }
   }
   return steps;
