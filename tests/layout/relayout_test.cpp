@@ -210,6 +210,8 @@ TEST_CASE("codes are transposed in place: every shape, wherever buffer and scrat
     for (const i64 shift : {0, 16, 37}) {
       for (const i64 scratch_shift : {shift, i64{3}}) {
         const i64 batch = at.rows * at.cols > 200000 ? 1 : 2, matrix = at.rows * at.cols;
+        // Large ones are slow under sanitizers; where the scratch begins makes no difference to them.
+        if (batch == 1 && scratch_shift != shift) continue;
         CAPTURE(at.rows);
         CAPTURE(at.cols);
         CAPTURE(shift);
