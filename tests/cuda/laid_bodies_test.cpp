@@ -2,6 +2,8 @@
 // Bodies that only engines' layouts need, a table of tensors each: packed and repeated scales, padding, moved pairs.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include <fp8wire/layout/deepgemm.hpp>
 #include <fp8wire/layout/transformer_engine.hpp>
 #include <fp8wire/layout/trtllm.hpp>
@@ -65,7 +67,7 @@ template <class Recipe> struct packed_pair {
     memory.both(bytes);
     memory.both(status);
     memory.both(refused);
-    std::memset(static_cast<void*>(bytes.data()), 0xA5, bytes.size());
+    std::fill(bytes.begin(), bytes.end(), e8m0{0xA5});
   }
   /// Its number is that of 2^k for k in [-127, 127], or it is refused.
   static u8 byte_of(stored_t<Recipe> scale, bool& fits) {
@@ -134,7 +136,7 @@ template <class Recipe> void check_packed(const std::vector<extents>& shapes) {
     again.input(pair.right.scales);
     again.output(pair.bytes);
     again.both(pair.refused);
-    std::memset(static_cast<void*>(pair.bytes.data()), 0xA5, pair.bytes.size());
+    std::fill(pair.bytes.begin(), pair.bytes.end(), e8m0{0xA5});
     moves.push_back({dense(static_cast<const stored*>(pair.right.scales.data()),
                            scale_rows<typename Recipe::block>(pair.of.rows), pair.to.cols, pair.of.batch),
                      pair.place()});
