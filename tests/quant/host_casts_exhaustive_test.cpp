@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP32 arithmetic of the wide bodies over all 2^32 floats, and of all bodies over every 251st for other operands and
-// elements, against the element's own encode.
+// FP32 arithmetic of every vector body over all 2^32 floats, and over every 61st for other operands and elements,
+// against the element's own encode.
 #include <doctest/doctest.h>
 
 #include <fp8wire/format/e5m2.hpp>
@@ -40,7 +40,7 @@ template <class Element, class Rule> void compare(u32 step) {
       expected[at] = Element::encode(Rule::apply(weight, Rule::make(1, {}).operand));
     }
     for (const isa body : {isa::portable, isa::avx2, isa::avx512}) {
-      if (!can_run(body) || (step == 1 && body == isa::portable)) continue;  // the portable one is slow
+      if (!can_run(body)) continue;
       std::fill(codes.begin(), codes.end(), u8{0x55});
       quantize<recipe, float>(dense<const float>(weights.data(), rows, cols),
                               {dense(codes.data(), rows, cols), dense(scales.data(), rows, 1)}, 0.0f, serial{}, body);
@@ -57,15 +57,14 @@ constexpr u32 one = 0x3F800000u, odd_factor = 0x40B9E1A3u, tiny = 0x23012345u, h
 TEST_CASE("E4M3 of every float") { compare<e4m3, constant<rules::multiplies, one>>(1); }
 
 TEST_CASE("other operands, divisions, other elements") {
-  compare<e4m3, constant<rules::multiplies, one>>(251);
-  compare<e4m3, constant<rules::multiplies, odd_factor>>(251);
-  compare<e4m3, constant<rules::multiplies, tiny>>(251);
-  compare<e4m3, constant<rules::multiplies, huge>>(251);
-  compare<e4m3, constant<rules::divides, odd_factor>>(251);
-  compare<e4m3, constant<rules::divides, tiny>>(251);
-  compare<e4m3, constant<rules::divides, huge>>(251);
-  compare<e5m2, constant<rules::multiplies, one>>(251);
-  compare<e5m2, constant<rules::divides, odd_factor>>(251);
-  compare<e4m3fnuz, constant<rules::multiplies, one>>(251);
-  compare<e4m3fnuz, constant<rules::divides, odd_factor>>(251);
+  compare<e4m3, constant<rules::multiplies, odd_factor>>(61);
+  compare<e4m3, constant<rules::multiplies, tiny>>(61);
+  compare<e4m3, constant<rules::multiplies, huge>>(61);
+  compare<e4m3, constant<rules::divides, odd_factor>>(61);
+  compare<e4m3, constant<rules::divides, tiny>>(61);
+  compare<e4m3, constant<rules::divides, huge>>(61);
+  compare<e5m2, constant<rules::multiplies, one>>(61);
+  compare<e5m2, constant<rules::divides, odd_factor>>(61);
+  compare<e4m3fnuz, constant<rules::multiplies, one>>(61);
+  compare<e4m3fnuz, constant<rules::divides, odd_factor>>(61);
 }
