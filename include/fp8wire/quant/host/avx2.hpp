@@ -16,38 +16,14 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
 
   static constexpr row_kernel<In> kernel() noexcept { return wide_kernel<avx2, Cast, In>(32); }
 
-  /// One row of a band: maxima of `seen`, codes of `cast` with the tables of the blocks, or both interleaved, so that
-  /// one waits for memory while the other computes.
+  /// One row of a band: maxima of `seen`, codes of `cast` with the tables of the blocks, or both in turn, 32 elements
+  /// each, so that one computes while the other waits for memory: in longer turns it runs out of what it may reorder.
   template <bool See, bool Codes, bool Stream>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, code_place place, i64 cols,
-                                                i64 block_cols, block_state* block, look_ahead ahead) noexcept {
-    const constants fixed = make_constants();
-    i64 col = 0;
-    if constexpr (Cast.cols_128) {
-      for (; col + 128 <= cols; col += 128, ++block) {
-        vector low = load(block->maxima), high = load(block->maxima + 32);
-        if constexpr (See) see128(fixed, seen + col, seen + col + ahead.seen, low, high);
-        if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
-        if constexpr (Codes) cast128<Stream>(fixed, *block, cast + col, place.at<Cast>(col), ahead);
-      }
-    }
-    for (; col < cols; ++block) {
-      const i64 end = cols - col < block_cols ? cols : col + block_cols;
-      vector low = load(block->maxima), high = load(block->maxima + 32);
-      for (; col + 128 <= end; col += 128) {
-        if constexpr (See) see128(fixed, seen + col, seen + col + ahead.seen, low, high);
-        if constexpr (Codes) cast128<Stream>(fixed, *block, cast + col, place.at<Cast>(col), ahead);
-      }
-      for (; col + 32 <= end; col += 32) {
-        if constexpr (See) see32(fixed, seen + col, low, high);
-        if constexpr (Codes) cast_few<Stream>(fixed, *block, cast + col, place.at<Cast>(col), 32);
-      }
-      if (col < end) {
-        if constexpr (See) see_tail(fixed, seen + col, end - col, low, high);
-        if constexpr (Codes) cast_few<false>(fixed, *block, cast + col, place.at<Cast>(col), end - col);
-        col = end;
-      }
-      if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
+                                                i64 block_cols, block_state* blocks, look_ahead ahead) noexcept {
+    for (i64 col = 0; col < cols;) {
+      col = run<See, Codes, Stream>(seen, cast, place, col, cols, block_cols, blocks, ahead);
+      if (col < cols) col = step<See, Codes, Stream>(seen, cast, place, col, cols, block_cols, blocks);
     }
   }
 
@@ -103,12 +79,6 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
       high = _mm256_max_epu32(high, _mm256_and_si256(load(from + 24), fixed.magnitude));
     }
   }
-  FP8WIRE_AVX2_INLINE static void see128(const constants& fixed, const In* from, const In* next, vector& low,
-                                         vector& high) noexcept {
-    prefetch128<2>(next);
-    see32(fixed, from, low, high), see32(fixed, from + 32, low, high);
-    see32(fixed, from + 64, low, high), see32(fixed, from + 96, low, high);
-  }
   FP8WIRE_AVX2_INLINE static void see_tail(const constants& fixed, const In* from, i64 count, vector& low,
                                            vector& high) noexcept {
     In padded[32] = {};
@@ -116,15 +86,24 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
     see32(fixed, padded, low, high);
   }
 
-  /// A block's table in registers.
-  struct lookup {
+  /// What 32 elements of a block are cast with, in registers.
+  struct table_path {
     vector rounding, exponent, below;
   };
+  FP8WIRE_AVX2_INLINE static bool has_table(const block_state& block) noexcept {
+    if constexpr (Cast.table) return block.tabled;
+    else return block.how == cast_how::lifted;
+  }
+  FP8WIRE_AVX2_INLINE static auto table_of(const block_state& block) noexcept {
+    if constexpr (Cast.table)
+      return table_path{twice(block.rounding), twice(block.exponent), _mm256_set1_epi8(static_cast<char>(block.below))};
+    else return _mm256_set1_ps(block.lifted);
+  }
 
-  /// 32 BF16 elements by the block's table. `least` keeps the smallest half exponent field less one, zero counting as
+  /// 32 BF16 elements by the block's table. `least` becomes the smallest half exponent field less one, zero counting as
   /// 255.
-  FP8WIRE_AVX2_INLINE static vector look_up32(const constants& fixed, const lookup& table, const In* from,
-                                              vector& least) noexcept {
+  FP8WIRE_AVX2_INLINE static vector codes32(const constants& fixed, const table_path& table, const In* from,
+                                            vector& least) noexcept {
     // Lanes hold elements 0-7|16-23 and 8-15|24-31: after the unpacking of halves, bytes lie in order.
     const vector even = _mm256_inserti128_si256(_mm256_castsi128_si256(load_half(from)), load_half(from + 16), 1);
     const vector odd = _mm256_inserti128_si256(_mm256_castsi128_si256(load_half(from + 8)), load_half(from + 24), 1);
@@ -135,75 +114,108 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
         _mm256_shuffle_epi8(table.rounding, _mm256_and_si256(_mm256_srli_epi16(low, 3), fixed.nibble));
     const vector step = _mm256_or_si256(_mm256_srli_epi16(_mm256_avg_epu8(low, rounding), 3), fixed.raise);
     const vector field = _mm256_and_si256(high, fixed.field);
-    least = _mm256_min_epu8(least, _mm256_sub_epi8(field, fixed.one));
+    least = _mm256_sub_epi8(field, fixed.one);
     const vector lowering = _mm256_shuffle_epi8(table.exponent, _mm256_subs_epu8(field, table.below));
     return _mm256_or_si256(_mm256_subs_epu8(step, lowering), _mm256_and_si256(high, fixed.sign));
   }
+  FP8WIRE_AVX2_INLINE static bool missed(const table_path& table, vector least) noexcept {
+    const vector unreached = _mm256_subs_epu8(table.below, least);
+    return !_mm256_testz_si256(unreached, unreached);
+  }
+  FP8WIRE_AVX2_INLINE static vector codes32(const constants& fixed, __m256 factor, const In* from,
+                                            vector& least) noexcept {
+    least = _mm256_set1_epi8(-1);
+    return casts::lifted32(fixed.lifting, from, factor, least);
+  }
+  FP8WIRE_AVX2_INLINE static bool missed(__m256, vector least) noexcept { return casts::missed(least); }
 
   /// The next 32 codes, past the caches where they are streamed.
-  template <bool Stream> FP8WIRE_AVX2_INLINE static void put(code_place place, i64 i, vector codes) noexcept {
+  template <bool Stream> FP8WIRE_AVX2_INLINE static void put(code_place place, vector codes) noexcept {
     if constexpr (Cast.compare) {
-      const u32 differs = ~static_cast<u32>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(codes, load(place.before + i))));
-      __builtin_memcpy(place.changed + i / 8, &differs, 4);
+      const u32 differs = ~static_cast<u32>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(codes, load(place.before))));
+      __builtin_memcpy(place.changed, &differs, 4);
     }
-    store<Stream>(place.codes + i, codes);
+    store<Stream>(place.codes, codes);
   }
-  template <bool Stream>
-  FP8WIRE_AVX2_INLINE static void put128(code_place place, vector a, vector b, vector c, vector d) noexcept {
-    put<Stream>(place, 0, a), put<Stream>(place, 32, b), put<Stream>(place, 64, c), put<Stream>(place, 96, d);
+
+  /// The columns from `col` on; returns where it cannot go on: at a block that has no table, at 32 elements of which one
+  /// is below the normal codes, at fewer than 32. No call in here, so that constants stay in registers.
+  template <bool See, bool Codes, bool Stream>
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 run(const In* seen, const In* cast, code_place place, i64 col, i64 cols,
+                                               i64 block_cols, block_state* blocks, look_ahead ahead) noexcept {
+    const constants fixed = make_constants();
+    block_state* block = blocks + col / block_cols;
+    for (; col < cols; ++block) {
+      if constexpr (Cast.cols_128) {
+        for (; col % 128 == 0 && col + 128 <= cols; col += 128, ++block) {
+          if (Codes && __builtin_expect(!has_table(*block), 0)) return col;
+          const auto table = table_of(*block);
+          vector low = load(block->maxima), high = load(block->maxima + 32);
+          // Four by hand: g++ 12 at -O2 unrolls nothing.
+          const int done = !unit<See, Codes, Stream>(fixed, table, seen, cast, place, col, ahead, low, high)        ? 0
+                           : !unit<See, Codes, Stream>(fixed, table, seen, cast, place, col + 32, ahead, low, high) ? 1
+                           : !unit<See, Codes, Stream>(fixed, table, seen, cast, place, col + 64, ahead, low, high) ? 2
+                           : !unit<See, Codes, Stream>(fixed, table, seen, cast, place, col + 96, ahead, low, high) ? 3
+                                                                                                                   : 4;
+          if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
+          if (__builtin_expect(done != 4, 0)) return col + 32 * done;
+        }
+        if (col == cols) break;
+      }
+      const i64 next = (block - blocks + 1) * block_cols, end = next < cols ? next : cols;
+      if (Codes && __builtin_expect(!has_table(*block), 0)) return col;
+      const auto table = table_of(*block);
+      vector low = load(block->maxima), high = load(block->maxima + 32);
+      while (col + 32 <= end && unit<See, Codes, Stream>(fixed, table, seen, cast, place, col, ahead, low, high))
+        col += 32;
+      if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
+      if (col < end) return col;
+    }
+    return col;
+  }
+  /// 32 columns, or false where a code is missed, before it stores one.
+  template <bool See, bool Codes, bool Stream, class Table>
+  FP8WIRE_AVX2_INLINE static bool unit(const constants& fixed, const Table& table, const In* seen, const In* cast,
+                                       code_place place, i64 col, look_ahead ahead, vector& low,
+                                       vector& high) noexcept {
+    if constexpr (See) {
+      prefetch32<2>(seen + col + ahead.seen);
+      see32(fixed, seen + col, low, high);
+    }
+    if constexpr (Codes) {
+      prefetch32<0>(cast + col + ahead.cast);
+      if constexpr (Cast.compare) __builtin_prefetch(place.before + col + ahead.before, 0, 0);
+      vector least;
+      const vector codes = codes32(fixed, table, cast + col, least);
+      if (__builtin_expect(missed(table, least), 0)) return false;
+      put<Stream>(place.at<Cast>(col), codes);
+    }
+    return true;
+  }
+  /// Up to 32 columns without the block's table. Returns where they end.
+  template <bool See, bool Codes, bool Stream>
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 step(const In* seen, const In* cast, code_place place, i64 col, i64 cols,
+                                                i64 block_cols, block_state* blocks) noexcept {
+    const i64 index = col / block_cols;
+    block_state& block = blocks[index];
+    i64 end = (index + 1) * block_cols < cols ? (index + 1) * block_cols : cols;
+    if (end > col + 32) end = col + 32;
+    if constexpr (See) {
+      vector low = load(block.maxima), high = load(block.maxima + 32);
+      see_tail(make_constants(), seen + col, end - col, low, high);
+      store<false>(block.maxima, low), store<false>(block.maxima + 32, high);
+    }
+    if constexpr (Codes) cast_few<Stream>(block, cast + col, place.at<Cast>(col), end - col);
+    return end;
   }
 
   template <bool Stream>
-  FP8WIRE_AVX2_INLINE static void cast128(const constants& fixed, const block_state& block, const In* from,
-                                          code_place place, look_ahead ahead) noexcept {
-    prefetch128<3>(from + ahead.cast);
-    if constexpr (Cast.compare) {
-      __builtin_prefetch(place.before + ahead.before, 0, 2), __builtin_prefetch(place.before + ahead.before + 64, 0, 2);
-    }
-    if constexpr (Cast.table) {
-      if (__builtin_expect(!block.tabled, 0)) return cast_cold<Stream>(block, from, place);
-      const lookup table = {twice(block.rounding), twice(block.exponent),
-                            _mm256_set1_epi8(static_cast<char>(block.below))};
-      vector least = _mm256_set1_epi8(-1);
-      const vector a = look_up32(fixed, table, from, least), b = look_up32(fixed, table, from + 32, least);
-      const vector c = look_up32(fixed, table, from + 64, least), d = look_up32(fixed, table, from + 96, least);
-      // Below the normal codes the table does not reach. All or nothing: a line that was streamed must not be touched
-      // again.
-      const vector unreached = _mm256_subs_epu8(table.below, least);
-      if (__builtin_expect(!_mm256_testz_si256(unreached, unreached), 0)) return cast_cold<Stream>(block, from, place);
-      put128<Stream>(place, a, b, c, d);
-    } else {
-      if (__builtin_expect(block.how != cast_how::lifted, 0)) return cast_cold<Stream>(block, from, place);
-      const __m256 factor = _mm256_set1_ps(block.lifted);
-      vector least = _mm256_set1_epi8(-1);
-      const vector a = casts::lifted32(fixed.lifting, from, factor, least),
-                   b = casts::lifted32(fixed.lifting, from + 32, factor, least);
-      const vector c = casts::lifted32(fixed.lifting, from + 64, factor, least),
-                   d = casts::lifted32(fixed.lifting, from + 96, factor, least);
-      if (__builtin_expect(casts::missed(least), 0)) return cast_cold<Stream>(block, from, place);
-      put128<Stream>(place, a, b, c, d);
-    }
-  }
-  template <bool Stream>
-  FP8WIRE_AVX2 __attribute__((noinline, cold)) static void cast_cold(const block_state& block, const In* from,
-                                                                     code_place place) noexcept {
-    alignas(32) u8 some[128];
-    cast_some<casts>(block, from, some, 128);
-    for (int i = 0; i < 128; i += 32) put<Stream>(place, i, load(some + i));
-  }
-  template <bool Stream>
-  FP8WIRE_AVX2_INLINE static void cast_few([[maybe_unused]] const constants& fixed, const block_state& block,
-                                           const In* from, code_place place, i64 count) noexcept {
-    if constexpr (Cast.direct && !Cast.table) {
-      if (count == 32 && block.how == cast_how::lifted) {
-        vector least = _mm256_set1_epi8(-1);
-        const vector codes = casts::lifted32(fixed.lifting, from, _mm256_set1_ps(block.lifted), least);
-        if (__builtin_expect(!casts::missed(least), 1)) return put<Stream>(place, 0, codes);
-      }
-    }
-    if constexpr (Cast.direct) {
-      if (count == 32 && block.how != cast_how::reference)
-        return put<Stream>(place, 0, casts::cast32(from, _mm256_set1_ps(block.operand)));
+  FP8WIRE_AVX2_INLINE static void cast_few(const block_state& block, const In* from, code_place place,
+                                           i64 count) noexcept {
+    if (count == 32) {
+      alignas(32) u8 some[32];
+      cast_some<casts>(block, from, some, 32);
+      return put<Stream>(place, load(some));
     }
     if constexpr (Cast.compare) {
       u8 some[32];

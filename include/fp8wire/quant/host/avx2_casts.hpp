@@ -30,13 +30,12 @@ struct avx2_words {
     else _mm256_storeu_si256(reinterpret_cast<vector*>(to), value);
   }
   /// Hints never fault, so that the end of the tensor needs no care.
+  template <int Hint, class In> FP8WIRE_AVX2_INLINE static void prefetch32(const In* at) noexcept {
+    __builtin_prefetch(at, 0, Hint);
+    if constexpr (sizeof(In) == 4) __builtin_prefetch(at + 16, 0, Hint);
+  }
   template <int Hint, class In> FP8WIRE_AVX2_INLINE static void prefetch128(const In* at) noexcept {
-    __builtin_prefetch(at, 0, Hint), __builtin_prefetch(at + 32, 0, Hint);
-    __builtin_prefetch(at + 64, 0, Hint), __builtin_prefetch(at + 96, 0, Hint);
-    if constexpr (sizeof(In) == 4) {
-      __builtin_prefetch(at + 16, 0, Hint), __builtin_prefetch(at + 48, 0, Hint);
-      __builtin_prefetch(at + 80, 0, Hint), __builtin_prefetch(at + 112, 0, Hint);
-    }
+    prefetch32<Hint>(at), prefetch32<Hint>(at + 32), prefetch32<Hint>(at + 64), prefetch32<Hint>(at + 96);
   }
   /// Hidden from the compiler, which would build constants of inner loops anew in every round to save a register.
   FP8WIRE_AVX2_INLINE static vector hidden(vector value) noexcept {

@@ -19,6 +19,7 @@ template <any_recipe Recipe, class In, bool Delta = false> struct host_job {
   matrix_view<const u8> before = {};
   matrix_view<u8> changed = {};
   const i64* code_rows = nullptr;  // where the rows of a matrix begin; null: codes.row_stride apart
+  i64 panel_bytes = 0;  // of a band's input that is seen before it is cast; 0: as this processor's caches want it
 
   constexpr i64 band_rows() const noexcept { return block_extent(Recipe::block::rows, in.rows); }
   /// Bands of all matrices of the batch; one is what a single pass over block rows handles.
@@ -59,7 +60,7 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
     bool bad = false;
     if (work_.band_rows() == 1) {  // a row is its own band: its second reading comes from the nearest cache anyhow
       for (i64 band = first; band < last; ++band)
-        for (i64 index = 0; index < panels; ++index) bad |= one_row(panel_at(index, most), band, blocks);
+        for (i64 index = 0; index < panels; ++index) bad |= one_row(panel_at(index, most), at(band), blocks);
     } else {
       for (i64 index = 0; index < panels; ++index) bad |= many_rows(panel_at(index, most), first, last, blocks);
     }
@@ -69,16 +70,26 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
 
  private:
   static constexpr i64 panel_blocks = 64;  // what the stack holds of one row of blocks
-  // What is seen must still be near when it is cast, and what is read of a row should be whole pages.
-  static constexpr i64 panel_bytes = i64{1} << 19;
-  static constexpr i64 seen_ahead = 8192, before_ahead = 4096;  // bytes to fetch ahead of what is seen and compared
+  static constexpr i64 seen_ahead = 8192, cast_ahead = 1024, before_ahead = 2048;  // bytes to fetch ahead
 
   /// A run of columns of one matrix of the batch: whole blocks, except at the right edge.
   struct panel {
     i64 col, cols, block_col, blocks;
   };
+  /// One band of one matrix.
+  struct band_at {
+    i64 batch, block_row;
+  };
+  band_at at(i64 band) const noexcept { return {band / work_.scales.rows, band % work_.scales.rows}; }
+
+  /// What is seen comes back from the second-level cache where that holds a few panels whose rows are whole pages, and
+  /// else from the third: then rows in pieces would only cost, and they alias in a small cache.
   i64 blocks_in_panel() const noexcept {
-    i64 most = panel_bytes / (work_.band_rows() * static_cast<i64>(sizeof(In)) * block_cols_);
+    constexpr i64 pages = i64{1} << 19;
+    const i64 row_bytes = work_.band_rows() * static_cast<i64>(sizeof(In));
+    i64 bytes = work_.panel_bytes;
+    if (bytes == 0 && row_bytes * work_.in.cols > pages && second_level_cache() >= 4 * pages) bytes = pages;
+    i64 most = bytes != 0 ? bytes / (row_bytes * block_cols_) : panel_blocks;
     if (most > panel_blocks) most = panel_blocks;
     return most < 1 ? 1 : most;
   }
@@ -96,30 +107,31 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
   bool many_rows(const panel& where, i64 first, i64 last, block_state* blocks) const noexcept {
     bool bad = false;
     for (i64 band = first; band <= last; ++band) {
-      const i64 seen = band < last ? rows_of(band) : 0, cast = band > first ? rows_of(band - 1) : 0;
+      const band_at next = at(band), before = at(band - 1);
+      const i64 seen = band < last ? rows_of(next) : 0, cast = band > first ? rows_of(before) : 0;
       const i64 both = seen < cast ? seen : cast;
-      for (i64 r = 0; r < both; ++r) row(true, true, where, band, r, blocks);
-      for (i64 r = both; r < seen; ++r) row(true, false, where, band, r, blocks);
-      for (i64 r = both; r < cast; ++r) row(false, true, where, band, r, blocks);
-      if (band < last) bad |= finish(where, band, blocks);
+      for (i64 r = 0; r < both; ++r) row(true, true, where, next, before, r, blocks);
+      for (i64 r = both; r < seen; ++r) row(true, false, where, next, before, r, blocks);
+      for (i64 r = both; r < cast; ++r) row(false, true, where, next, before, r, blocks);
+      if (band < last) bad |= finish(where, next, blocks);
     }
     return bad;
   }
 
-  bool one_row(panel where, i64 band, block_state* blocks) const noexcept {
+  bool one_row(panel where, band_at band, block_state* blocks) const noexcept {
     bool bad = false;
     if constexpr (!std::same_as<In, fp16>) {
       constexpr octave_steps steps = find_octave_steps<Recipe, In>();
       if constexpr (steps.valid) {
         const auto octaves = kernel_.octaves[streams_ ? 1 : 0];
-        const i64 b = band / work_.scales.rows, row_index = band % work_.scales.rows;
         constexpr int dropped = 32 - 8 * static_cast<int>(sizeof(In));
         const i64 floor = (i64{f32::magnitude(bits_of(work_.amax_floor))} + (i64{1} << dropped) - 1) >> dropped;
         const int least = floor > steps.least ? static_cast<int>(floor) : steps.least;
         const bool plain = octaves != nullptr && work_.scales.col_stride == 1;
         while (plain && where.blocks >= 8 && where.cols % 32 == 0) {
           const i64 done = octaves(row_at(work_.in, band, 0) + where.col, codes_at(band, 0) + where.col,
-                                   &work_.scales(b, row_index, where.block_col), where.blocks, least, steps);
+                                   &work_.scales(band.batch, band.block_row, where.block_col), where.blocks, least,
+                                   steps);
           where = after(where, done);
           if (where.blocks < 8) break;
           panel odd = where;
@@ -132,56 +144,58 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
     }
     return see_and_cast(where, band, blocks) || bad;
   }
-  bool see_and_cast(const panel& where, i64 band, block_state* blocks) const noexcept {
-    row(true, false, where, band, 0, blocks);
+  bool see_and_cast(const panel& where, band_at band, block_state* blocks) const noexcept {
+    row(true, false, where, band, band, 0, blocks);
     const bool bad = finish(where, band, blocks);
-    row(false, true, where, band + 1, 0, blocks);
+    row(false, true, where, band, band, 0, blocks);
     return bad;
   }
 
-  i64 rows_of(i64 band) const noexcept {
-    const i64 left = work_.in.rows - band % work_.scales.rows * work_.band_rows();
+  i64 rows_of(band_at band) const noexcept {
+    const i64 left = work_.in.rows - band.block_row * work_.band_rows();
     return left < work_.band_rows() ? left : work_.band_rows();
   }
-  template <class Value> Value* row_at(const matrix_view<Value>& view, i64 band, i64 r) const noexcept {
-    return view.data + band / work_.scales.rows * view.batch_stride +
-           (band % work_.scales.rows * work_.band_rows() + r) * view.row_stride;
+  template <class Value> Value* row_at(const matrix_view<Value>& view, band_at band, i64 r) const noexcept {
+    return view.data + band.batch * view.batch_stride + (band.block_row * work_.band_rows() + r) * view.row_stride;
+  }
+  u8* codes_at(band_at band, i64 r) const noexcept {
+    return work_.code_row(band.batch, band.block_row * work_.band_rows() + r);
   }
 
-  u8* codes_at(i64 band, i64 r) const noexcept {
-    return work_.code_row(band / work_.scales.rows, band % work_.scales.rows * work_.band_rows() + r);
-  }
-
-  /// Row `r` of band `band` is seen, row `r` of the band before it is cast.
-  void row(bool see, bool cast, const panel& where, i64 band, i64 r, block_state* blocks) const noexcept {
-    const In* from = cast ? row_at(work_.in, band - 1, r) + where.col : nullptr;
-    const In* seen = see ? row_at(work_.in, band, r) + where.col : from;
-    look_ahead ahead{rows_ahead<In>(seen_ahead, where) * work_.in.row_stride, work_.in.row_stride, 0};
+  /// Row `r` of one band is seen, row `r` of the band before it is cast.
+  void row(bool see, bool cast, const panel& where, band_at next, band_at before, i64 r,
+           block_state* blocks) const noexcept {
+    const In* from = cast ? row_at(work_.in, before, r) + where.col : nullptr;
+    const In* seen = see ? row_at(work_.in, next, r) + where.col : from;
+    look_ahead ahead{further(work_.in, seen_ahead, where), further(work_.in, cast_ahead, where), 0};
     if (!cast) return kernel_.see(seen, nullptr, {nullptr}, where.cols, block_cols_, blocks, ahead);
-    code_place place{codes_at(band - 1, r) + where.col};
+    code_place place{codes_at(before, r) + where.col};
     if constexpr (Delta) {
-      place.before = row_at(work_.before, band - 1, r) + where.col;
-      place.changed = row_at(work_.changed, band - 1, r) + where.col / 8;
-      ahead.before = rows_ahead<u8>(before_ahead, where) * work_.before.row_stride;
+      place.before = row_at(work_.before, before, r) + where.col;
+      place.changed = row_at(work_.changed, before, r) + where.col / 8;
+      ahead.before = further(work_.before, before_ahead, where);
     }
     const auto& kernels = see ? kernel_.both : kernel_.cast;
     kernels[streams_ ? 1 : 0](seen, from, place, where.cols, block_cols_, blocks, ahead);
   }
-  /// Rows of the panel that hold so many bytes of Value, rounded up.
-  template <class Value> static i64 rows_ahead(i64 bytes, const panel& where) noexcept {
-    return ceil_div(bytes, where.cols * static_cast<i64>(sizeof(Value)));
+  /// Elements from one to the one so many bytes on in the order in which a panel is read: whole rows of it where they
+  /// do not follow each other.
+  template <class Value>
+  static i64 further(const matrix_view<Value>& view, i64 bytes, const panel& where) noexcept {
+    constexpr i64 size = static_cast<i64>(sizeof(Value));
+    return where.cols == view.row_stride ? bytes / size : ceil_div(bytes, where.cols * size) * view.row_stride;
   }
 
   /// From the maxima of a band to its scales and to how its elements are cast.
-  bool finish(const panel& where, i64 band, block_state* blocks) const noexcept {
-    const i64 b = band / work_.scales.rows, block_row = band % work_.scales.rows;
+  bool finish(const panel& where, band_at band, block_state* blocks) const noexcept {
     bool bad = false;
     for (i64 i = 0; i < where.blocks; ++i) {
       const i64 block_col = where.block_col + i;
       bool vectors = true;
-      const u32 amax = block_amax(b, block_row, block_col, as_loaded(kernel_.take_largest(blocks[i])), vectors, bad);
+      const u32 largest = as_loaded(kernel_.take_largest(blocks[i]));
+      const u32 amax = block_amax(band.batch, band.block_row, block_col, largest, vectors, bad);
       const auto scale = reference::block_scale<Recipe, In>(amax, work_.amax_floor);
-      work_.scales(b, block_row, block_col) = scale.stored;
+      work_.scales(band.batch, band.block_row, block_col) = scale.stored;
       block_setup<Recipe, In>::prepare(blocks[i], amax, scale.operand, vectors, octave_filler{kernel_});
     }
     return bad;
