@@ -123,6 +123,32 @@ template <class Recipe, class In> void compare_streamed(i64 rows, i64 cols) {  /
 
 }  // namespace
 
+TEST_CASE("bands in panels of any width have the same bytes") {  // a processor's caches decide which are used
+  const auto check = []<class Recipe, class In>(shape size, pattern kind) {
+    const tensor<Recipe, In> given(size, kind, 17, 0);
+    const auto expected = given.by_definition();
+    for (const i64 bytes : {i64{1}, i64{3} * 128 * 128 * 2, i64{1} << 19, i64{1} << 40})
+      for (const isa body : bodies()) {
+        const auto got = given.run([&](const pair_view<Recipe>& pair) {
+          detail::host_job<Recipe, In> job{given.view(), pair.codes, pair.scales, 0};
+          job.panel_bytes = bytes;
+          serial one;
+          const bool bad = detail::FP8WIRE_CG::quantize_on_host(job, one, body);
+          return status{bad ? detail::first_nonfinite<In>(given.view()) : -1};
+        });
+        CAPTURE(bytes);
+        CHECK(same_bytes(got.codes, expected.codes));
+        CHECK(same_bytes(got.scales, expected.scales));
+        CHECK(got.answer.first_nonfinite == expected.answer.first_nonfinite);
+      }
+  };
+  for (const pattern kind : {pattern::gaussian, pattern::wide, pattern::hostile}) {
+    check.operator()<presets::te_block::recipe, bf16>({2, 300, 1000, 0, 0, 0, 0}, kind);
+    check.operator()<presets::vllm_block::recipe, float>({1, 260, 900, 7, 5, 1, 3}, kind);
+    check.operator()<recipe<e4m3, block<64, 96>, rules::te_fp32>, bf16>({1, 130, 500, 0, 0, 0, 0}, kind);
+  }
+}
+
 TEST_CASE("output that bypasses the caches has the same bytes") {
   compare_streamed<presets::te_block::recipe, bf16>(520, 2176);
   compare_streamed<presets::te_block::recipe, float>(520, 2176);

@@ -22,8 +22,8 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, code_place place, i64 cols,
                                                 i64 block_cols, block_state* blocks, look_ahead ahead) noexcept {
     for (i64 col = 0; col < cols;) {
-      col = run<See, Codes, Stream>(seen, cast, place, col, cols, block_cols, blocks, ahead);
-      if (col < cols) col = step<See, Codes, Stream>(seen, cast, place, col, cols, block_cols, blocks);
+      col = with_tables<See, Codes, Stream>(seen, cast, place, col, cols, block_cols, blocks, ahead);
+      if (col < cols) col = without_table<See, Codes, Stream>(seen, cast, place, col, cols, block_cols, blocks, ahead);
     }
   }
 
@@ -79,13 +79,6 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
       high = _mm256_max_epu32(high, _mm256_and_si256(load(from + 24), fixed.magnitude));
     }
   }
-  FP8WIRE_AVX2_INLINE static void see_tail(const constants& fixed, const In* from, i64 count, vector& low,
-                                           vector& high) noexcept {
-    In padded[32] = {};
-    __builtin_memcpy(padded, from, sizeof(In) * static_cast<std::size_t>(count));
-    see32(fixed, padded, low, high);
-  }
-
   /// What 32 elements of a block are cast with, in registers.
   struct table_path {
     vector rounding, exponent, below;
@@ -141,8 +134,9 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
   /// The columns from `col` on; returns where it cannot go on: at a block that has no table, at 32 elements of which one
   /// is below the normal codes, at fewer than 32. No call in here, so that constants stay in registers.
   template <bool See, bool Codes, bool Stream>
-  FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 run(const In* seen, const In* cast, code_place place, i64 col, i64 cols,
-                                               i64 block_cols, block_state* blocks, look_ahead ahead) noexcept {
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 with_tables(const In* seen, const In* cast, code_place place, i64 col,
+                                                       i64 cols, i64 block_cols, block_state* blocks,
+                                                       look_ahead ahead) noexcept {
     const constants fixed = make_constants();
     block_state* block = blocks + col / block_cols;
     for (; col < cols; ++block) {
@@ -151,14 +145,9 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
           if (Codes && __builtin_expect(!has_table(*block), 0)) return col;
           const auto table = table_of(*block);
           vector low = load(block->maxima), high = load(block->maxima + 32);
-          // Four by hand: g++ 12 at -O2 unrolls nothing.
-          const int done = !unit<See, Codes, Stream>(fixed, table, seen, cast, place, col, ahead, low, high)        ? 0
-                           : !unit<See, Codes, Stream>(fixed, table, seen, cast, place, col + 32, ahead, low, high) ? 1
-                           : !unit<See, Codes, Stream>(fixed, table, seen, cast, place, col + 64, ahead, low, high) ? 2
-                           : !unit<See, Codes, Stream>(fixed, table, seen, cast, place, col + 96, ahead, low, high) ? 3
-                                                                                                                   : 4;
+          const i64 done = next128<See, Codes, Stream>(fixed, table, seen, cast, place, col, ahead, low, high);
           if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
-          if (__builtin_expect(done != 4, 0)) return col + 32 * done;
+          if (__builtin_expect(done != 128, 0)) return col + done;
         }
         if (col == cols) break;
       }
@@ -166,7 +155,7 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
       if (Codes && __builtin_expect(!has_table(*block), 0)) return col;
       const auto table = table_of(*block);
       vector low = load(block->maxima), high = load(block->maxima + 32);
-      while (col + 32 <= end && unit<See, Codes, Stream>(fixed, table, seen, cast, place, col, ahead, low, high))
+      while (col + 32 <= end && next32<See, Codes, Stream>(fixed, table, seen, cast, place, col, ahead, low, high))
         col += 32;
       if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
       if (col < end) return col;
@@ -175,9 +164,9 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
   }
   /// 32 columns, or false where a code is missed, before it stores one.
   template <bool See, bool Codes, bool Stream, class Table>
-  FP8WIRE_AVX2_INLINE static bool unit(const constants& fixed, const Table& table, const In* seen, const In* cast,
-                                       code_place place, i64 col, look_ahead ahead, vector& low,
-                                       vector& high) noexcept {
+  FP8WIRE_AVX2_INLINE static bool next32(const constants& fixed, const Table& table, const In* seen, const In* cast,
+                                         code_place place, i64 col, look_ahead ahead, vector& low,
+                                         vector& high) noexcept {
     if constexpr (See) {
       prefetch32<2>(seen + col + ahead.seen);
       see32(fixed, seen + col, low, high);
@@ -192,38 +181,52 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
     }
     return true;
   }
-  /// Up to 32 columns without the block's table. Returns where they end.
-  template <bool See, bool Codes, bool Stream>
-  FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 step(const In* seen, const In* cast, code_place place, i64 col, i64 cols,
-                                                i64 block_cols, block_state* blocks) noexcept {
-    const i64 index = col / block_cols;
-    block_state& block = blocks[index];
-    i64 end = (index + 1) * block_cols < cols ? (index + 1) * block_cols : cols;
-    if (end > col + 32) end = col + 32;
-    if constexpr (See) {
-      vector low = load(block.maxima), high = load(block.maxima + 32);
-      see_tail(make_constants(), seen + col, end - col, low, high);
-      store<false>(block.maxima, low), store<false>(block.maxima + 32, high);
-    }
-    if constexpr (Codes) cast_few<Stream>(block, cast + col, place.at<Cast>(col), end - col);
-    return end;
+  /// 128 columns, or how many of them come before a code is missed. By hand: g++ 12 at -O2 unrolls nothing.
+  template <bool See, bool Codes, bool Stream, class Table>
+  FP8WIRE_AVX2_INLINE static i64 next128(const constants& fixed, const Table& table, const In* seen, const In* cast,
+                                         code_place place, i64 col, look_ahead ahead, vector& low,
+                                         vector& high) noexcept {
+    if (!next32<See, Codes, Stream>(fixed, table, seen, cast, place, col, ahead, low, high)) return 0;
+    if (!next32<See, Codes, Stream>(fixed, table, seen, cast, place, col + 32, ahead, low, high)) return 32;
+    if (!next32<See, Codes, Stream>(fixed, table, seen, cast, place, col + 64, ahead, low, high)) return 64;
+    if (!next32<See, Codes, Stream>(fixed, table, seen, cast, place, col + 96, ahead, low, high)) return 96;
+    return 128;
   }
 
-  template <bool Stream>
-  FP8WIRE_AVX2_INLINE static void cast_few(const block_state& block, const In* from, code_place place,
-                                           i64 count) noexcept {
-    if (count == 32) {
-      alignas(32) u8 some[32];
-      cast_some<casts>(block, from, some, 32);
-      return put<Stream>(place, load(some));
+  /// Up to 128 columns of a block without its table. Returns where they end.
+  template <bool See, bool Codes, bool Stream>
+  FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 without_table(const In* seen, const In* cast, code_place place, i64 col,
+                                                         i64 cols, i64 block_cols, block_state* blocks,
+                                                         look_ahead ahead) noexcept {
+    block_state& block = blocks[col / block_cols];
+    const i64 next = (col / block_cols + 1) * block_cols, end = next < cols ? next : cols;
+    const i64 count = end - col < 128 ? end - col : 128, vectors = count / 32 * 32;
+    if constexpr (See) {
+      const constants fixed = make_constants();
+      vector low = load(block.maxima), high = load(block.maxima + 32);
+      for (i64 i = 0; i < vectors; i += 32) {
+        prefetch32<2>(seen + col + i + ahead.seen);
+        see32(fixed, seen + col + i, low, high);
+      }
+      if (vectors < count) {
+        In padded[32] = {};
+        __builtin_memcpy(padded, seen + col + vectors, sizeof(In) * static_cast<std::size_t>(count - vectors));
+        see32(fixed, padded, low, high);
+      }
+      store<false>(block.maxima, low), store<false>(block.maxima + 32, high);
     }
-    if constexpr (Cast.compare) {
-      u8 some[32];
-      cast_some<casts>(block, from, some, count);
-      replace_some(some, place, count);
-    } else {
-      cast_some<casts>(block, from, place.codes, count);
+    if constexpr (Codes) {
+      prefetch128<0>(cast + col + ahead.cast);
+      alignas(32) u8 codes[128];
+      cast_some<casts>(block, cast + col, codes, count);
+      for (i64 i = 0; i < vectors; i += 32) put<Stream>(place.at<Cast>(col + i), load(codes + i));
+      if (vectors < count) put_few(codes + vectors, place.at<Cast>(col + vectors), count - vectors);
     }
+    return col + count;
+  }
+  static void put_few(const u8* codes, code_place place, i64 count) noexcept {
+    if constexpr (Cast.compare) replace_some(codes, place, count);
+    else __builtin_memcpy(place.codes, codes, static_cast<std::size_t>(count));
   }
 };
 

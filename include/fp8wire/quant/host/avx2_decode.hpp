@@ -27,7 +27,7 @@ template <bool Table, class Out> struct avx2_decode {
     for (i64 col = 0; col < cols; ++block) {
       const i64 end = cols - col < block_cols ? cols : col + block_cols;
       for (; col + 128 <= end; col += 128) {
-        __builtin_prefetch(codes + col + 2048, 0, 3), __builtin_prefetch(codes + col + 2112, 0, 3);
+        __builtin_prefetch(codes + col + 4096, 0, 2), __builtin_prefetch(codes + col + 4160, 0, 2);
         if (Table && __builtin_expect(block->tabled, 1)) look_up128<Stream>(fixed, *block, codes + col, out + col);
         else multiply<Stream>(*block, codes + col, out + col, 128);
       }

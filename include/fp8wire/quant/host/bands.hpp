@@ -129,9 +129,9 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
         const int least = floor > steps.least ? static_cast<int>(floor) : steps.least;
         const bool plain = octaves != nullptr && work_.scales.col_stride == 1;
         while (plain && where.blocks >= 8 && where.cols % 32 == 0) {
-          const i64 done = octaves(row_at(work_.in, band, 0) + where.col, codes_at(band, 0) + where.col,
-                                   &work_.scales(band.batch, band.block_row, where.block_col), where.blocks, least,
-                                   steps);
+          const i64 done =
+              octaves(row_at(work_.in, band, 0) + where.col, codes_at(band, 0) + where.col,
+                      &work_.scales(band.batch, band.block_row, where.block_col), where.blocks, least, steps);
           where = after(where, done);
           if (where.blocks < 8) break;
           panel odd = where;

@@ -42,8 +42,8 @@ template <any_recipe Recipe, class In, bool Compare> constexpr row_cast row_cast
   return cast;
 }
 
-/// How many elements on to fetch, whole rows further down the panel: what is seen next into the second-level cache,
-/// what is cast next from there into the first.
+/// How many elements on to fetch: what is seen next into the second-level cache, what is cast and compared for the last
+/// time into the first.
 struct look_ahead {
   i64 seen, cast, before;
 };
