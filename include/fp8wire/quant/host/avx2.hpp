@@ -131,8 +131,8 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
     store<Stream>(place.codes, codes);
   }
 
-  /// The columns from `col` on; returns where it cannot go on: at a block that has no table, at 32 elements of which one
-  /// is below the normal codes, at fewer than 32. No call in here, so that constants stay in registers.
+  /// The columns from `col` on; returns where it cannot go on: at a block that has no table, at 32 elements of which
+  /// one is below the normal codes, at fewer than 32. No call in here, so that constants stay in registers.
   template <bool See, bool Codes, bool Stream>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 with_tables(const In* seen, const In* cast, code_place place, i64 col,
                                                        i64 cols, i64 block_cols, block_state* blocks,
