@@ -185,3 +185,26 @@ TEST_CASE("FP32 and FP16 weights") {
   all_patterns<presets::te_block::recipe, fp16>({{1, 20, 288}, {2, 130, 133}});
   all_patterns<presets::te_mxfp8::recipe, fp16>({{1, 20, 288}});
 }
+
+TEST_CASE("every FP16 element beside amaxes of every exponent") {
+  const auto check = []<class Recipe>() {
+    constexpr i64 cols = i64{1} << 16, rows = 31;
+    tensor<Recipe, fp16> given({1, rows, cols}, pattern::zeros, 1, 0);
+    for (i64 row = 0; row < rows; ++row)
+      for (i64 col = 0; col < cols; ++col) {
+        const i64 amax = row << 10 | (row * 331 & 0x3FF) | 1;
+        if ((col & 0x7FFF) <= amax)
+          given.elements[static_cast<std::size_t>(row * cols + col)] = fp16{static_cast<u16>(col)};
+      }
+    const auto expected = given.by_definition();
+    for (const isa body : bodies()) {
+      const auto got = given.by(body);
+      CAPTURE(static_cast<int>(body));
+      CHECK(same_bytes(got.codes, expected.codes));
+      CHECK(same_bytes(got.scales, expected.scales));
+    }
+  };
+  check.operator()<recipe<e4m3, block<1, whole>, rules::te_fp32>>();
+  check.operator()<recipe<e4m3, block<1, whole>, rules::quotient, numerics{.keep_negative_zero = false}>>();
+  check.operator()<recipe<e5m2, block<1, whole>, rules::te_fp32>>();
+}

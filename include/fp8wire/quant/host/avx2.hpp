@@ -90,7 +90,7 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
   FP8WIRE_AVX2_INLINE static auto table_of(const block_state& block) noexcept {
     if constexpr (Cast.table)
       return table_path{twice(block.rounding), twice(block.exponent), _mm256_set1_epi8(static_cast<char>(block.below))};
-    else return _mm256_set1_ps(block.lifted);
+    else return _mm256_set1_ps(block.lifted * casts::lifted_rest);
   }
 
   /// 32 BF16 elements by the block's table. `least` becomes the smallest half exponent field less one, zero counting as

@@ -65,11 +65,15 @@ struct avx2_words {
 template <row_cast Cast, class In> struct avx2_casts : avx2_words {
   static constexpr int mantissa_bits = Cast.mantissa_bits, dropped_bits = 23 - mantissa_bits;
   static constexpr int spare_bits = 7 - mantissa_bits, lift = 40;
-  static constexpr int lifted_zero = ((128 - Cast.bias + 80 + dropped_bits) << 7) - (lift << spare_bits);
+  // Images are 2^80 times what they are. From FP16, whose bits stand for 2^112 times less in FP32, 2^40 times less: no
+  // lift is needed there, and the power of two that is missing would not fit into the operand.
+  static constexpr int lifted_by = std::same_as<In, fp16> ? -40 : 80;
+  static constexpr int lifted_zero = ((128 - Cast.bias + lifted_by + dropped_bits) << 7) - (lift << spare_bits);
+  static constexpr float lifted_rest = !std::same_as<In, fp16> ? 1.0f : Cast.divide ? 0x1p8f : 0x1p-8f;
 
   /// Constants of the lifted arithmetic.
   struct lifting {
-    vector power, shift, halves, half, less, lift, order, one;
+    vector power, shift, halves, half, less, lift, order, one, placed;
   };
   FP8WIRE_AVX2_INLINE static lifting make_lifting() noexcept {
     lifting made;
@@ -81,6 +85,7 @@ template <row_cast Cast, class In> struct avx2_casts : avx2_words {
     made.lift = bytes(lift);
     made.order = hidden(_mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     made.one = hidden(_mm256_set1_epi8(1));
+    made.placed = hidden(_mm256_set1_epi32(static_cast<int>(0x8FFFE000)));
     return made;
   }
 
@@ -108,18 +113,26 @@ template <row_cast Cast, class In> struct avx2_casts : avx2_words {
       const vector is_subnormal = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << 23), magnitude);
       bits = _mm256_or_si256(_mm256_blendv_epi8(normal, as_bits(subnormal), is_subnormal), sign);
     }
-    if constexpr (!Cast.keep_negative_zero) {
-      const vector minus_zero = _mm256_set1_epi32(static_cast<int>(f32::sign_mask));
-      bits = _mm256_andnot_si256(_mm256_cmpeq_epi32(bits, minus_zero), bits);
-    }
-    return bits;
+    return plus_zero8(bits);
+  }
+  /// FP32 bits in which a recipe without -0 finds none.
+  FP8WIRE_AVX2_INLINE static vector plus_zero8(vector bits) noexcept {
+    const vector minus_zero = _mm256_set1_epi32(static_cast<int>(f32::sign_mask));
+    if constexpr (Cast.keep_negative_zero) return bits;
+    else return _mm256_andnot_si256(_mm256_cmpeq_epi32(bits, minus_zero), bits);
+  }
+  /// Eight elements as the lifted arithmetic takes them: FP16 fields where FP32 has its own, subnormal ones included.
+  FP8WIRE_AVX2_INLINE static vector lifted_element8(const lifting& fixed, const In* from) noexcept {
+    if constexpr (std::same_as<In, fp16>)
+      return plus_zero8(_mm256_and_si256(_mm256_slli_epi32(_mm256_cvtepi16_epi32(load_half(from)), 13), fixed.placed));
+    else return load8(from);
   }
 
   /// The code of each element as 16-bit sign and magnitude, in `spare_bits` more bits and from another zero: the
   /// image's power of two is added to it far above its last bit, where the adder rounds, and multiplying and adding the
   /// halves of the sum puts the exponent before the mantissa. Takes images that are zero or normal.
   FP8WIRE_AVX2_INLINE static vector lifted8(const lifting& fixed, const In* from, __m256 operand) noexcept {
-    const __m256 element = as_float(load8(from));
+    const __m256 element = as_float(lifted_element8(fixed, from));
     __m256 image;
     if constexpr (Cast.divide) image = quotient(element, operand);
     else image = _mm256_mul_ps(element, operand);
