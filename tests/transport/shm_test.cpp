@@ -53,6 +53,11 @@ class process {
     int status = 0;
     ::waitpid(pid_, &status, WUNTRACED);
   }
+  /// Until it has ended, which a signal's sender does not wait for. It stays to be waited for.
+  void await_end() const {
+    siginfo_t what;
+    ::waitid(P_PID, static_cast<id_t>(pid_), &what, WEXITED | WNOWAIT);
+  }
   /// Exit code, or 1000 + signal.
   int wait() {
     int status = 0;
@@ -243,7 +248,7 @@ TEST_CASE("an engine that is killed is named at once, whatever the learner does 
       s.engines[1].kill(SIGKILL);
       return 0;
     });
-    if (what == state::publishing) killer.wait();
+    if (what == state::publishing) killer.wait(), s.engines[1].await_end();
     const std::string name = "engine 1 " + s.engines[1].text() + " is gone";
     message m;
     int engine = -1;

@@ -32,8 +32,8 @@ FP8WIRE_ALWAYS_INLINE constexpr bool cpu_has(isa which) noexcept {
 /// Bytes of this core's second-level cache; 0 where nothing tells. One or two microseconds in a virtual machine.
 inline i64 second_level_cache() noexcept {
 #if defined(__x86_64__)
-  u32 leaf = 0x80000006, unused, size = 0, more;
-  asm volatile("cpuid" : "+a"(leaf), "=b"(unused), "+c"(size), "=d"(more));
+  u32 leaf = 0x80000006, size = 0;
+  asm volatile("cpuid" : "+a"(leaf), "+c"(size) : : "rbx", "rdx");
   return i64{size >> 16} << 10;
 #else
   return 0;
