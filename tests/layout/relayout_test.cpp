@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <string_view>
 
 #include <fp8wire/layout/deepgemm.hpp>
 #include <fp8wire/layout/relayout.hpp>
@@ -25,13 +26,6 @@ template <class T> T element(i64 number) {
   return value;
 }
 
-template <class Layout, class T> std::vector<T> padding_of() {
-  const u32 bits = Layout::padding_bits;
-  T value{};
-  std::memcpy(&value, &bits, sizeof(T));
-  return {value};
-}
-
 // A buffer in Layout, one element at a time; padding as given.
 template <class Layout, class T> std::vector<T> laid(i64 batch, i64 rows, i64 cols, T padding) {
   const typename Layout::mapping m{batch, rows, cols};
@@ -43,40 +37,70 @@ template <class Layout, class T> std::vector<T> laid(i64 batch, i64 rows, i64 co
   return out;
 }
 
-constexpr i64 shapes[][3] = {{1, 0, 0},    {0, 32, 4},   {1, 0, 8},    {2, 8, 0},   {1, 1, 1},
-                             {2, 3, 5},    {1, 8, 8},    {2, 32, 4},   {1, 64, 16}, {3, 32, 130},
-                             {2, 128, 16}, {1, 160, 37}, {2, 256, 40}, {1, 130, 9}, {1, 96, 300}};
+struct batch_shape {
+  i64 batch, rows, cols;
+};
+constexpr batch_shape shapes[] = {{1, 0, 0},    {0, 32, 4},   {1, 0, 8},    {2, 8, 0},   {1, 1, 1},
+                                  {2, 3, 5},    {1, 8, 8},    {2, 32, 4},   {1, 64, 16}, {3, 32, 130},
+                                  {2, 128, 16}, {1, 160, 37}, {2, 256, 40}, {1, 130, 9}, {1, 96, 300}};
 
-template <class From, class To, class T> void check_pair() {
-  for (const auto& shape : shapes) {
-    const i64 batch = shape[0], rows = shape[1], cols = shape[2];
-    if (!From::accepts(batch, rows, cols).ok() || !To::accepts(batch, rows, cols).ok()) continue;
-    CAPTURE(From::id);
-    CAPTURE(To::id);
-    CAPTURE(batch);
-    CAPTURE(rows);
-    CAPTURE(cols);
-    const T padding = padding_of<To, T>()[0];
-    const std::vector<T> source = laid<From, T>(batch, rows, cols, static_cast<T>(0x6E));  // poisoned padding
-    const std::vector<T> expected = laid<To, T>(batch, rows, cols, padding);
+// A layout without its type, so that what is checked about all pairs of them compiles once.
+template <class T> struct any_layout {
+  std::string_view id;
+  T padding;
+  bool (*takes)(const batch_shape&);
+  std::vector<T> (*laid_with)(const batch_shape&, T padding);
+};
+template <class T, class Layout>
+constexpr any_layout<T> without_type{
+    Layout::id, static_cast<T>(Layout::padding_bits),
+    [](const batch_shape& s) { return Layout::accepts(s.batch, s.rows, s.cols).ok(); },
+    [](const batch_shape& s, T padding) { return laid<Layout, T>(s.batch, s.rows, s.cols, padding); }};
+
+template <class T> struct way {
+  any_layout<T> from, to;
+  void (*move)(const T* from, T* to, const batch_shape&);
+  i64 (*verify)(const T* from, const T* to, const batch_shape&);
+};
+template <class T, class From, class To>
+constexpr way<T> way_between{without_type<T, From>, without_type<T, To>,
+                             [](const T* from, T* to, const batch_shape& s) {
+                               relayout(laid_out<From, const T>{from, s.batch, s.rows, s.cols},
+                                        laid_out<To, T>{to, s.batch, s.rows, s.cols});
+                             },
+                             [](const T* from, const T* to, const batch_shape& s) {
+                               return verify_relayout(laid_out<From, const T>{from, s.batch, s.rows, s.cols},
+                                                      laid_out<To, const T>{to, s.batch, s.rows, s.cols});
+                             }};
+
+template <class T> void check_way(const way<T>& one) {
+  CAPTURE(one.from.id);
+  CAPTURE(one.to.id);
+  for (const batch_shape& shape : shapes) {
+    if (!one.from.takes(shape) || !one.to.takes(shape)) continue;
+    CAPTURE(shape.batch);
+    CAPTURE(shape.rows);
+    CAPTURE(shape.cols);
+    const std::vector<T> source = one.from.laid_with(shape, static_cast<T>(0x6E));  // poisoned padding
+    const std::vector<T> expected = one.to.laid_with(shape, one.to.padding);
     // Old bytes everywhere, and four guards behind the end.
     std::vector<T> target(expected.size() + 4, static_cast<T>(0x2A));
-    const laid_out<From, const T> from{source.data(), batch, rows, cols};
-    const laid_out<To, T> to{target.data(), batch, rows, cols};
-    relayout(from, to);
+    one.move(source.data(), target.data(), shape);
     CHECK(std::vector<T>(target.end() - 4, target.end()) == std::vector<T>(4, static_cast<T>(0x2A)));
-    CHECK(verify_relayout(from, to) == -1);
+    CHECK(one.verify(source.data(), target.data(), shape) == -1);
     target.resize(expected.size());
     CHECK(target == expected);
     if (!target.empty()) {
       const std::size_t at = target.size() * 2 / 3;
       target[at] = static_cast<T>(target[at] + 1);
-      CHECK(verify_relayout(from, to) == static_cast<i64>(at));
+      CHECK(one.verify(source.data(), target.data(), shape) == static_cast<i64>(at));
     }
   }
 }
 
-template <class T, class From, class... To> void check_from() { (check_pair<From, To, T>(), ...); }
+template <class T, class From, class... To> void check_from() {
+  for (const way<T>& one : {way_between<T, From, To>...}) check_way(one);
+}
 template <class T, class... Layouts> void check_all() { (check_from<T, Layouts, Layouts...>(), ...); }
 
 std::string message_of(void (*call)()) {
