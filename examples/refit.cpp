@@ -249,19 +249,28 @@ std::string json_text(const outcome& heard, const std::vector<fp8wire::u64>& ser
   return json::write(top) + "\n";
 }
 
-/// What travels where pairs are laid out before they do.
-fp8wire::manifest laid_out_manifest(const std::vector<source_tensor>& source, const format& chosen,
-                                    const update_format& wire) {
+/// What travels: pairs in that layout, everything else as it is.
+fp8wire::manifest manifest_of(const std::vector<source_tensor>& source, const format& chosen,
+                              std::string_view layout) {
   fp8wire::manifest tensors;
+  const quantizer& preset = *chosen.preset;
   for (const source_tensor& one : source) {
     if (!one.quantized) {
       must(tensors.keep(one.spec.name, one.spec.dtype, one.spec.shape));
       continue;
     }
-    const fp8wire::matrix_extents m = must(fp8wire::extents_of(one.spec.name, one.spec.shape));
-    auto specs =
-        specs_in(chosen.layout, *chosen.preset, must(chosen.preset->tensors(one.spec.name, one.spec.shape)), m);
-    must(tensors.add_pair(std::move(specs), {m, 0, {}, 0, 0}, wire.encoding(chosen.amax_floor), one.fused_with));
+    auto specs = preset.tensors(one.spec.name, one.spec.shape);
+    fp8wire::error wrong = specs.error();
+    if (wrong.code == fp8wire::errc::wrong_shape) {
+      wrong.broken = fp8wire::condition::c5_geometry;
+      refuse("{}; --keep '{}' leaves it in its own dtype", wrong.message(), one.spec.name);
+    }
+    must(wrong);
+    fp8wire::pair_facts facts;
+    facts.extents = must(fp8wire::extents_of(one.spec.name, one.spec.shape));
+    if (layout != "canonical") *specs = specs_in(layout, preset, std::move(*specs), facts.extents);
+    else if (!preset.pads_edges) facts.split_rows = preset.block_rows;
+    must(tensors.add_pair(std::move(*specs), facts, encoding_of(preset, chosen.amax_floor), one.fused_with));
   }
   return tensors;
 }
@@ -273,24 +282,11 @@ int refit(const options& asked) {
   chosen_via_bf16 = chosen.via_bf16;
   const loaded_checkpoint loaded = load(asked.checkpoint, asked.format);
 
+  const fp8wire::manifest canonical = manifest_of(loaded.tensors, chosen, "canonical");
   // Ranks lay out their own slices: on the wire they are canonical.
   if (asked.engine_tp == 1) chosen_layout = chosen.layout;
-  fp8wire::manifest canonical;
-  const update_format& wire = update_format_of(*chosen.preset);
-  for (const source_tensor& one : loaded.tensors) {
-    if (!one.quantized) {
-      must(canonical.keep(one.spec.name, one.spec.dtype, one.spec.shape));
-      continue;
-    }
-    fp8wire::error wrong = wire.add(canonical, one.spec.name, one.spec.shape, chosen.amax_floor, one.fused_with);
-    if (wrong.code == fp8wire::errc::wrong_shape) {
-      wrong.broken = fp8wire::condition::c5_geometry;
-      refuse("{}; --keep '{}' leaves it in its own dtype", wrong.message(), one.spec.name);
-    }
-    must(wrong);
-  }
   const fp8wire::manifest tensors =
-      chosen_layout == "canonical" ? canonical : laid_out_manifest(loaded.tensors, chosen, wire);
+      chosen_layout == "canonical" ? canonical : manifest_of(loaded.tensors, chosen, chosen_layout);
   // Faults of the way need an update of several buffers.
   const bool small_buffers = !asked.fault.empty() && asked.buffer_bytes == options{}.buffer_bytes;
   const fp8wire::plan_options plan_options{

@@ -10,7 +10,7 @@ namespace programs {
 std::span<const quantizer> quantizers() {
   static const std::vector<quantizer> table = [] {
     std::vector<numbered_row> rows;
-    for (const auto part : {rows_0, rows_1, rows_2, rows_3})
+    for (const auto part : {microscaling_rows, multiplied_rows, divided_rows})
       for (const numbered_row& row : part()) rows.push_back(row);
     std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
     std::vector<quantizer> sorted;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fp8wire/core/error.hpp>
+#include <fp8wire/core/hash.hpp>
 #include <fp8wire/model/naming.hpp>
 #include <fp8wire/model/tensor_spec.hpp>
 #include <fp8wire/model/wire_format.hpp>
@@ -49,7 +50,8 @@ struct quantizer {
   fp8wire::dtype codes, stored;  // stored: f32, bf16, or f8_e8m0 however a naming labels it
   const float* values;  // of the 256 codes
 
-  fp8wire::u64 (*grid_id)(float amax_floor, bool via_bf16);
+  /// Everything that decides the bytes, in words.
+  std::string (*grid_text)(float amax_floor, bool via_bf16);
   /// Codes and scales of a weight in canonical layout under the chosen naming, or why there are none.
   fp8wire::result<std::vector<fp8wire::tensor_spec>> (*tensors)(std::string_view weight,
                                                                 const std::vector<fp8wire::i64>& shape);
@@ -60,6 +62,7 @@ struct quantizer {
   /// Bits of the scale of a block with that amax, and the code of the amax itself.
   block_outcome (*block_of)(fp8wire::dtype input, float amax, float amax_floor);
 
+  fp8wire::u64 grid_id(float floor, bool via_bf16) const { return fp8wire::hash(grid_text(floor, via_bf16)); }
   fp8wire::i64 scale_rows(fp8wire::i64 rows) const {
     return fp8wire::ceil_div(rows, fp8wire::detail::block_extent(block_rows, rows));
   }

@@ -56,8 +56,9 @@ template <class Recipe> struct row_of {
     return fp8wire::dense(scales, fp8wire::scale_rows<block>(in.rows), fp8wire::scale_cols<block>(in.cols), in.batch);
   }
 
-  static fp8wire::u64 grid_id(float amax_floor, bool via_bf16) {
-    return via_bf16 ? fp8wire::grid_id<via>(amax_floor) : fp8wire::grid_id<Recipe>(amax_floor);
+  static std::string grid_text(float amax_floor, bool via_bf16) {
+    return std::string(via_bf16 ? fp8wire::detail::grid_text<via>(amax_floor).view()
+                                : fp8wire::detail::grid_text<Recipe>(amax_floor).view());
   }
   static bool quantize(const weights& weight, void* codes, void* scales, float amax_floor, bool via_bf16,
                        workers& threads) {
@@ -132,7 +133,7 @@ template <class Preset> quantizer make_row() {
   row.codes = recipe::element::stored_as;
   row.stored = exponents ? fp8wire::dtype::f8_e8m0 : halves ? fp8wire::dtype::bf16 : fp8wire::dtype::f32;
   row.values = functions::values.data();
-  row.grid_id = functions::grid_id;
+  row.grid_text = functions::grid_text;
   row.tensors = functions::tensors;
   row.quantize = functions::quantize;
   row.verify = functions::verify;
@@ -145,25 +146,29 @@ struct numbered_row {
   quantizer row;
 };
 
-/// The rows of every preset whose number in the list is Part modulo Parts.
-template <std::size_t Part, std::size_t Parts> std::vector<numbered_row> make_rows() {
+/// Presets that share their kernels, so that one translation unit compiles both.
+enum class row_group { microscaling, multiplied, divided };
+template <class Recipe> constexpr row_group group_of() noexcept {
+  if (fp8wire::is_microscaling<Recipe>) return row_group::microscaling;
+  const bool multiplied = std::derived_from<typename Recipe::rule, fp8wire::rules::multiplies>;
+  return multiplied ? row_group::multiplied : row_group::divided;
+}
+
+/// The rows of every preset of a group.
+template <row_group Group> std::vector<numbered_row> make_rows() {
   std::vector<numbered_row> rows;
-  [&]<class... Presets>(fp8wire::presets::list<Presets...>) {
-    [&]<std::size_t... Numbers>(std::index_sequence<Numbers...>) {
-      const auto add = [&]<class Preset, std::size_t Number>() {
-        if constexpr (Number % Parts == Part) rows.push_back({Number, make_row<Preset>()});
-      };
-      (add.template operator()<Presets, Numbers>(), ...);
-    }(std::index_sequence_for<Presets...>{});
-  }(fp8wire::presets::all{});
+  std::size_t number = 0;
+  fp8wire::presets::for_each([&]<class Preset>() {
+    if constexpr (group_of<typename Preset::recipe>() == Group) rows.push_back({number, make_row<Preset>()});
+    ++number;
+  });
   return rows;
 }
 
 // One translation unit each, so that a build with several jobs compiles them side by side.
-std::vector<numbered_row> rows_0();
-std::vector<numbered_row> rows_1();
-std::vector<numbered_row> rows_2();
-std::vector<numbered_row> rows_3();
+std::vector<numbered_row> microscaling_rows();
+std::vector<numbered_row> multiplied_rows();
+std::vector<numbered_row> divided_rows();
 
 }  // namespace programs
 #endif

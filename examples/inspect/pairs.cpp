@@ -134,7 +134,7 @@ bool take_back(pair_report& pair, std::string_view layout, std::string_view reci
   for (const quantizer& row : quantizers()) {
     if (row.name != recipe || row.scale != scale || row.codes != pair.codes) continue;
     for (const fp8wire::matrix_extents& m : stored_in(pair.shape)) {
-      const auto shapes = fp8wire::shapes_in(layout, use_of(row, pair.name), pair.name, m.batch, m.rows, m.cols);
+      const auto shapes = shapes_in(layout, row, pair.name, m);
       if (!shapes) continue;
       const auto shown_as = [](const std::vector<i64>& all, const std::vector<i64>& shown) {
         return shown == all || (all.front() == 1 && std::equal(all.begin() + 1, all.end(), shown.begin(), shown.end()));

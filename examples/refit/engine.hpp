@@ -13,7 +13,7 @@
 #include "ranks.hpp"
 #include "reports.hpp"
 #include "served_dump.hpp"
-#include "update_format.hpp"
+#include "any_sender.hpp"
 #include "update_source.hpp"
 
 namespace programs {

@@ -11,7 +11,7 @@
 #include <fp8wire/wire/plan.hpp>
 
 #include "injected_fault.hpp"
-#include "update_format.hpp"
+#include "any_sender.hpp"
 
 namespace programs {
 

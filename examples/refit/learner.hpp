@@ -11,7 +11,7 @@
 #include "learner_group.hpp"
 #include "reports.hpp"
 #include "training.hpp"
-#include "update_format.hpp"
+#include "any_sender.hpp"
 #include "update_source.hpp"
 
 namespace programs {
@@ -84,9 +84,8 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
   std::vector<trained_tensor> training = training_of(source, group, settings);
   if (persistent.on())
     if (fp8wire::error wrong = persistent.start(group.rank())) return wrong;
-  const auto sender = update_format_of(*chosen.preset)
-                          .make_sender({&agreed.tensors, &agreed.wire, &transport, chosen.preset, &threads,
-                                        chosen.amax_floor, chosen.refuse_nonfinite});
+  const auto sender = make_sender({&agreed.tensors, &agreed.wire, &transport, chosen.preset, &threads,
+                                   chosen.amax_floor, chosen.refuse_nonfinite});
   learner_faults faults(settings.fault);
   for (int round = 1; round <= settings.rounds; ++round) {
     const fp8wire::u64 version = static_cast<fp8wire::u64>(round);

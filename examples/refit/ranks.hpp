@@ -110,7 +110,7 @@ class rank_layout {
       if (one.encoding < 0) continue;
       const std::string name(tensors.item_name(item));
       const fp8wire::matrix_extents m = extents_of_rank(one.facts.extents, parts[one.first_entry]);
-      const auto shapes = fp8wire::shapes_in(layout_, use_of(*preset_, name), name, m.batch, m.rows, m.cols);
+      const auto shapes = shapes_in(layout_, *preset_, name, m);
       if (!shapes && shapes.error().code == fp8wire::errc::format_mismatch)
         misuse("--layout {} with --recipe {}: {}", layout_, preset_->name, shapes.error().message());
       must(shapes.error());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Presets chosen at run time, for the wire: what a preset adds to a manifest, and the sender that it makes.
-#ifndef FP8WIRE_EXAMPLES_REFIT_UPDATE_FORMAT_HPP
-#define FP8WIRE_EXAMPLES_REFIT_UPDATE_FORMAT_HPP
+/// Presets chosen at run time, for the wire: what a manifest says of one, and the sender that sends it.
+#ifndef FP8WIRE_EXAMPLES_REFIT_ANY_SENDER_HPP
+#define FP8WIRE_EXAMPLES_REFIT_ANY_SENDER_HPP
 #include <chrono>
 #include <memory>
 #include <span>
@@ -48,19 +48,10 @@ class any_sender {
   virtual double quantize_seconds() noexcept = 0;
 };
 
-/// One preset, as `quantizer`.
-struct update_format {
-  std::string_view name, scale, element;
-  int block_rows = 0, block_cols = 0;
-  fp8wire::error (*add)(fp8wire::manifest&, std::string_view weight, const std::vector<fp8wire::i64>& shape,
-                        float amax_floor, std::string_view fused_with);
-  /// Of chosen_layout, for pairs whose specs are not the canonical ones.
-  fp8wire::encoding_entry (*encoding)(float amax_floor);
-  std::unique_ptr<any_sender> (*make_sender)(const sender_setup&);
-};
-
-/// The one that belongs to that row. Every quantizer has one.
-const update_format& update_format_of(const quantizer& row);
+/// What travels under chosen_layout, chosen_naming and chosen_via_bf16 when that preset makes it.
+fp8wire::encoding_entry encoding_of(const quantizer& row, float amax_floor);
+/// Every preset has a sender.
+std::unique_ptr<any_sender> make_sender(const sender_setup& setup);
 
 }  // namespace programs
 #endif

@@ -1,51 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How a preset type becomes an update format. Included only by the translation units that share the presets out.
-#ifndef FP8WIRE_EXAMPLES_REFIT_UPDATE_FORMAT_ROWS_HPP
-#define FP8WIRE_EXAMPLES_REFIT_UPDATE_FORMAT_ROWS_HPP
+/// The library's sender behind any_sender: the types that a pair has in memory are all that it is compiled for.
+#ifndef FP8WIRE_EXAMPLES_REFIT_TYPED_SENDER_HPP
+#define FP8WIRE_EXAMPLES_REFIT_TYPED_SENDER_HPP
 #include <cstddef>
 #include <utility>
 
-#include <fp8wire/quant/presets/all.hpp>
 #include <fp8wire/wire/sender.hpp>
 
 #include "../common/layouts.hpp"
-#include "update_format.hpp"
+#include "any_sender.hpp"
 
 namespace programs {
 
-/// NaN and Inf are judged by the backend.
-template <class Recipe, bool ViaBf16> struct judged_by_backend {
-  static constexpr fp8wire::numerics num = [] {
-    fp8wire::numerics changed = Recipe::num;
-    changed.bad = fp8wire::nonfinite::as_tool;
-    changed.f32_through_bf16 = changed.f32_through_bf16 || ViaBf16;
-    return changed;
-  }();
-  using type = fp8wire::with_numerics<Recipe, num>;
+/// Stands for every rule that stores that type. Nobody asks it for a scale: the table's functions make them.
+template <class Scale> struct any_rule : fp8wire::rules::multiplies {
+  using stored = Scale;
+  static constexpr std::string_view id = "any";
+  static constexpr bool nan_poisons_amax = true;
+  static constexpr fp8wire::scale_pair<Scale> make(float, fp8wire::limits) noexcept { return {}; }
 };
 
 /// chosen_layout, which only the backend looks at: layouts do not multiply the senders.
 struct layout_by_name {};
 
-/// The wire format of a preset in this program. The backend also rounds through BF16 where the command line says so:
-/// one sender serves both choices, and only the ids tell them apart.
-template <class Recipe> struct program_wire {
-  using direct = fp8wire::wire_format<typename judged_by_backend<Recipe, false>::type, chosen_naming>;
-  using rounded = fp8wire::wire_format<typename judged_by_backend<Recipe, true>::type, chosen_naming>;
-
-  using recipe = typename direct::recipe;
+/// The wire format of all presets with such blocks and such scales: one sender serves them, and only what encoding_of
+/// says of the chosen one tells them apart. NaN and Inf are judged by the backend.
+template <class Block, class Scale> struct program_wire {
+  using recipe =
+      fp8wire::recipe<fp8wire::e4m3, Block, any_rule<Scale>, fp8wire::numerics{.bad = fp8wire::nonfinite::as_tool}>;
   using layout = layout_by_name;
-  static auto encoding(float amax_floor) noexcept {
-    if (chosen_layout == "canonical")
-      return chosen_via_bf16 ? rounded::encoding(amax_floor) : direct::encoding(amax_floor);
-    auto text = chosen_via_bf16 ? fp8wire::detail::grid_text<typename rounded::recipe>(amax_floor)
-                                : fp8wire::detail::grid_text<recipe>(amax_floor);
-    text << ";codes=" << chosen_layout << ";scales=" << chosen_layout << ";naming=" << chosen_naming.id;
-    return text;
-  }
-  static fp8wire::u64 id(float amax_floor) noexcept { return fp8wire::hash(encoding(amax_floor).view()); }
+  struct described {
+    std::string text;
+    std::string_view view() const noexcept { return text; }
+  };
+  /// Of the preset whose sender was made last; a program makes one.
+  static inline const quantizer* row = nullptr;
+  static described encoding(float amax_floor) { return {encoding_of(*row, amax_floor).text}; }
+  static fp8wire::u64 id(float amax_floor) { return encoding_of(*row, amax_floor).wire_id; }
   static auto tensors(std::string_view weight, const std::vector<fp8wire::i64>& shape) {
-    return direct::tensors(weight, shape);
+    return row->tensors(weight, shape);
   }
   template <class Function> static decltype(auto) with_layout(std::string_view, Function&& function) {
     return function.template operator()<layout_by_name>();
@@ -172,51 +165,6 @@ template <class Wire> class typed_sender final : public any_sender {
   double seconds_ = 0;
   fp8wire::sender<Wire, fp8wire::shm_publisher, table_backend> sender_;
 };
-
-template <class Preset> update_format make_update_format() {
-  using recipe = typename Preset::recipe;
-  using wire = program_wire<recipe>;
-  update_format made{
-      Preset::name, Preset::scale, recipe::element::id, recipe::block::rows, recipe::block::cols, nullptr,
-      nullptr,      nullptr};
-  made.add = [](fp8wire::manifest& tensors, std::string_view weight, const std::vector<fp8wire::i64>& shape,
-                float amax_floor, std::string_view fused_with) {
-    fp8wire::error wrong = chosen_via_bf16 ? tensors.add<typename wire::rounded>(weight, shape, amax_floor, fused_with)
-                                           : tensors.add<typename wire::direct>(weight, shape, amax_floor, fused_with);
-    if (!wrong) tensors.label(wire::id(amax_floor), Preset::name);
-    return wrong;
-  };
-  made.encoding = [](float amax_floor) {
-    return fp8wire::encoding_entry{wire::id(amax_floor),
-                                   chosen_via_bf16 ? fp8wire::grid_id<typename wire::rounded::recipe>(amax_floor)
-                                                   : fp8wire::grid_id<typename wire::recipe>(amax_floor),
-                                   std::string(wire::encoding(amax_floor).view()), std::string(Preset::name)};
-  };
-  made.make_sender = [](const sender_setup& setup) -> std::unique_ptr<any_sender> {
-    return std::make_unique<typed_sender<wire>>(setup);
-  };
-  return made;
-}
-
-/// The formats of every preset whose number in the list is Part modulo Parts.
-template <std::size_t Part, std::size_t Parts> std::vector<update_format> make_update_formats() {
-  std::vector<update_format> formats;
-  [&]<class... Presets>(fp8wire::presets::list<Presets...>) {
-    [&]<std::size_t... Numbers>(std::index_sequence<Numbers...>) {
-      const auto add = [&]<class Preset, std::size_t Number>() {
-        if constexpr (Number % Parts == Part) formats.push_back(make_update_format<Preset>());
-      };
-      (add.template operator()<Presets, Numbers>(), ...);
-    }(std::index_sequence_for<Presets...>{});
-  }(fp8wire::presets::all{});
-  return formats;
-}
-
-// One translation unit each, so that a build with several jobs compiles them side by side.
-std::vector<update_format> update_formats_0();
-std::vector<update_format> update_formats_1();
-std::vector<update_format> update_formats_2();
-std::vector<update_format> update_formats_3();
 
 }  // namespace programs
 #endif

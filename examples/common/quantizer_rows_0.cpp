@@ -1,3 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "quantizer_rows.hpp"
-std::vector<programs::numbered_row> programs::rows_0() { return make_rows<0, 4>(); }
