@@ -250,8 +250,7 @@ std::string json_text(const outcome& heard, const std::vector<fp8wire::u64>& ser
 }
 
 /// What travels: pairs in that layout, everything else as it is.
-fp8wire::manifest manifest_of(const std::vector<source_tensor>& source, const format& chosen,
-                              std::string_view layout) {
+fp8wire::manifest manifest_of(const std::vector<source_tensor>& source, const format& chosen, std::string_view layout) {
   fp8wire::manifest tensors;
   const quantizer& preset = *chosen.preset;
   for (const source_tensor& one : source) {

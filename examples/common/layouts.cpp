@@ -34,8 +34,8 @@ fp8wire::result<fp8wire::engine_shapes> shapes_in(std::string_view layout, const
 }
 
 std::vector<fp8wire::tensor_spec> specs_in(std::string_view layout, const quantizer& preset,
-                                                  std::vector<fp8wire::tensor_spec> canonical,
-                                                  const fp8wire::matrix_extents& m) {
+                                           std::vector<fp8wire::tensor_spec> canonical,
+                                           const fp8wire::matrix_extents& m) {
   fp8wire::tensor_spec &codes = canonical.front(), &scales = canonical.back();
   const auto shapes = shapes_in(layout, preset, codes.name, m);
   if (!shapes && shapes.error().code == fp8wire::errc::format_mismatch)
@@ -50,8 +50,8 @@ std::vector<fp8wire::tensor_spec> specs_in(std::string_view layout, const quanti
 }
 
 fp8wire::error lay_out_pair(std::string_view layout, const quantizer& preset, std::string_view weight,
-                                   const fp8wire::matrix_extents& m, const void* codes, const void* scales,
-                                   std::span<std::byte> codes_out, std::span<std::byte> scales_out) {
+                            const fp8wire::matrix_extents& m, const void* codes, const void* scales,
+                            std::span<std::byte> codes_out, std::span<std::byte> scales_out) {
   const fp8wire::laid_out<fp8wire::row_major, const fp8wire::u8> in{static_cast<const fp8wire::u8*>(codes), m.batch,
                                                                     m.rows, m.cols};
   return with_scales(preset, m, scales, [&](const auto& grid) {
@@ -61,8 +61,8 @@ fp8wire::error lay_out_pair(std::string_view layout, const quantizer& preset, st
 }
 
 fp8wire::error take_back_pair(std::string_view layout, const quantizer& preset, std::string_view weight,
-                                     const fp8wire::matrix_extents& m, std::span<const std::byte> codes_in,
-                                     std::span<const std::byte> scales_in, void* codes, void* scales) {
+                              const fp8wire::matrix_extents& m, std::span<const std::byte> codes_in,
+                              std::span<const std::byte> scales_in, void* codes, void* scales) {
   const fp8wire::laid_out<fp8wire::row_major, fp8wire::u8> out{static_cast<fp8wire::u8*>(codes), m.batch, m.rows,
                                                                m.cols};
   return with_scales(

@@ -96,8 +96,8 @@ inline fp8wire::error run_engine(int number, const fp8wire::manifest& expected, 
   terms.mode = settings.mode;
   fp8wire::agreement agreed;
   std::vector<fp8wire::error> reasons;
-  if (fp8wire::error wrong = fp8wire::join<fp8wire::json_text>(
-          link, expected_with(settings.fault, number, expected), terms, agreed, reasons))
+  if (fp8wire::error wrong = fp8wire::join<fp8wire::json_text>(link, expected_with(settings.fault, number, expected),
+                                                               terms, agreed, reasons))
     return wrong;
   link.arm(agreed.tensors, agreed.wire);
   std::optional<engine_checks> checks;

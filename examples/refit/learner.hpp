@@ -75,8 +75,8 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
   if (fp8wire::error wrong = transport.accept()) return wrong;
   fp8wire::agreement agreed;
   std::vector<fp8wire::error> reasons;
-  if (fp8wire::error wrong = fp8wire::offer<fp8wire::json_text>(
-          transport, offered_with(settings.fault, tensors), options, "", agreed, reasons))
+  if (fp8wire::error wrong = fp8wire::offer<fp8wire::json_text>(transport, offered_with(settings.fault, tensors),
+                                                                options, "", agreed, reasons))
     return wrong;
   if (fp8wire::error wrong = transport.allocate(agreed.wire.options().slots, agreed.wire.slot_bytes())) return wrong;
 
@@ -84,8 +84,8 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
   std::vector<trained_tensor> training = training_of(source, group, settings);
   if (persistent.on())
     if (fp8wire::error wrong = persistent.start(group.rank())) return wrong;
-  const auto sender = make_sender({&agreed.tensors, &agreed.wire, &transport, chosen.preset, &threads,
-                                   chosen.amax_floor, chosen.refuse_nonfinite});
+  const auto sender = make_sender(
+      {&agreed.tensors, &agreed.wire, &transport, chosen.preset, &threads, chosen.amax_floor, chosen.refuse_nonfinite});
   learner_faults faults(settings.fault);
   for (int round = 1; round <= settings.rounds; ++round) {
     const fp8wire::u64 version = static_cast<fp8wire::u64>(round);

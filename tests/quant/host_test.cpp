@@ -154,6 +154,8 @@ TEST_CASE("output that bypasses the caches has the same bytes") {
   compare_streamed<presets::te_block::recipe, float>(520, 2176);
   compare_streamed<presets::te_mxfp8::recipe, bf16>(520, 2176);
   compare_streamed<presets::te_mxfp8::recipe, float>(520, 2176);
+  compare_streamed<presets::te_mxfp8::recipe, fp16>(520, 2176);
+  compare_streamed<recipe<e4m3, block<1, 96>, rules::te_fp32>, bf16>(520, 2208);
   compare_streamed<recipe<e4m3, block<128, 160>, rules::te_fp32>, bf16>(520, 2240);
   compare_streamed<recipe<e4m3, block<64, 96>, rules::te_fp32>, bf16>(520, 2240);
 }

@@ -18,12 +18,12 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
 
   /// One row of a band: maxima of `seen`, codes of `cast` with the tables of the blocks, or both in turn, 32 elements
   /// each, so that one computes while the other waits for memory: in longer turns it runs out of what it may reorder.
-  template <bool See, bool Codes, bool Stream>
+  template <bool See, bool Codes>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static void row(const In* seen, const In* cast, code_place place, i64 cols,
                                                 i64 block_cols, block_state* blocks, look_ahead ahead) noexcept {
     for (i64 col = 0; col < cols;) {
-      col = with_tables<See, Codes, Stream>(seen, cast, place, col, cols, block_cols, blocks, ahead);
-      if (col < cols) col = without_table<See, Codes, Stream>(seen, cast, place, col, cols, block_cols, blocks, ahead);
+      col = with_tables<See, Codes>(seen, cast, place, col, cols, block_cols, blocks, ahead);
+      if (col < cols) col = without_table<See, Codes>(seen, cast, place, col, cols, block_cols, blocks, ahead);
     }
   }
 
@@ -33,7 +33,7 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
     if constexpr (sizeof(In) == 2) {
       const vector both = _mm256_max_epu16(load(block.maxima), load(block.maxima + 32));
       const __m128i eight = _mm_max_epu16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
-      store<false>(block.maxima, zero), store<false>(block.maxima + 32, zero);
+      store(block.maxima, zero), store(block.maxima + 32, zero);
       // minpos finds the least of eight: of the complements.
       return 0xFFFFu & ~static_cast<u32>(_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(eight, _mm_set1_epi16(-1)))));
     } else {
@@ -41,7 +41,7 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
       __m128i four = _mm_max_epu32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
       four = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4E));
       four = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0xB1));
-      store<false>(block.maxima, zero), store<false>(block.maxima + 32, zero);
+      store(block.maxima, zero), store(block.maxima + 32, zero);
       return static_cast<u32>(_mm_cvtsi128_si32(four));
     }
   }
@@ -122,18 +122,18 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
   }
   FP8WIRE_AVX2_INLINE static bool missed(__m256, vector least) noexcept { return casts::missed(least); }
 
-  /// The next 32 codes, past the caches where they are streamed.
-  template <bool Stream> FP8WIRE_AVX2_INLINE static void put(code_place place, vector codes) noexcept {
+  /// The next 32 codes.
+  FP8WIRE_AVX2_INLINE static void put(code_place place, vector codes) noexcept {
     if constexpr (Cast.compare) {
       const u32 differs = ~static_cast<u32>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(codes, load(place.before))));
       __builtin_memcpy(place.changed, &differs, 4);
     }
-    store<Stream>(place.codes, codes);
+    store(place.codes, codes, place.streamed);
   }
 
   /// The columns from `col` on; returns where it cannot go on: at a block that has no table, at 32 elements of which
   /// one is below the normal codes, at fewer than 32. No call in here, so that constants stay in registers.
-  template <bool See, bool Codes, bool Stream>
+  template <bool See, bool Codes>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 with_tables(const In* seen, const In* cast, code_place place, i64 col,
                                                        i64 cols, i64 block_cols, block_state* blocks,
                                                        look_ahead ahead) noexcept {
@@ -145,8 +145,8 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
           if (Codes && __builtin_expect(!has_table(*block), 0)) return col;
           const auto table = table_of(*block);
           vector low = load(block->maxima), high = load(block->maxima + 32);
-          const i64 done = next128<See, Codes, Stream>(fixed, table, seen, cast, place, col, ahead, low, high);
-          if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
+          const i64 done = next128<See, Codes>(fixed, table, seen, cast, place, col, ahead, low, high);
+          if constexpr (See) store(block->maxima, low), store(block->maxima + 32, high);
           if (__builtin_expect(done != 128, 0)) return col + done;
         }
         if (col == cols) break;
@@ -155,15 +155,14 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
       if (Codes && __builtin_expect(!has_table(*block), 0)) return col;
       const auto table = table_of(*block);
       vector low = load(block->maxima), high = load(block->maxima + 32);
-      while (col + 32 <= end && next32<See, Codes, Stream>(fixed, table, seen, cast, place, col, ahead, low, high))
-        col += 32;
-      if constexpr (See) store<false>(block->maxima, low), store<false>(block->maxima + 32, high);
+      while (col + 32 <= end && next32<See, Codes>(fixed, table, seen, cast, place, col, ahead, low, high)) col += 32;
+      if constexpr (See) store(block->maxima, low), store(block->maxima + 32, high);
       if (col < end) return col;
     }
     return col;
   }
   /// 32 columns, or false where a code is missed, before it stores one.
-  template <bool See, bool Codes, bool Stream, class Table>
+  template <bool See, bool Codes, class Table>
   FP8WIRE_AVX2_INLINE static bool next32(const constants& fixed, const Table& table, const In* seen, const In* cast,
                                          code_place place, i64 col, look_ahead ahead, vector& low,
                                          vector& high) noexcept {
@@ -177,24 +176,24 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
       vector least;
       const vector codes = codes32(fixed, table, cast + col, least);
       if (__builtin_expect(missed(table, least), 0)) return false;
-      put<Stream>(place.at<Cast>(col), codes);
+      put(place.at<Cast>(col), codes);
     }
     return true;
   }
   /// 128 columns, or how many of them come before a code is missed. By hand: g++ 12 at -O2 unrolls nothing.
-  template <bool See, bool Codes, bool Stream, class Table>
+  template <bool See, bool Codes, class Table>
   FP8WIRE_AVX2_INLINE static i64 next128(const constants& fixed, const Table& table, const In* seen, const In* cast,
                                          code_place place, i64 col, look_ahead ahead, vector& low,
                                          vector& high) noexcept {
-    if (!next32<See, Codes, Stream>(fixed, table, seen, cast, place, col, ahead, low, high)) return 0;
-    if (!next32<See, Codes, Stream>(fixed, table, seen, cast, place, col + 32, ahead, low, high)) return 32;
-    if (!next32<See, Codes, Stream>(fixed, table, seen, cast, place, col + 64, ahead, low, high)) return 64;
-    if (!next32<See, Codes, Stream>(fixed, table, seen, cast, place, col + 96, ahead, low, high)) return 96;
+    if (!next32<See, Codes>(fixed, table, seen, cast, place, col, ahead, low, high)) return 0;
+    if (!next32<See, Codes>(fixed, table, seen, cast, place, col + 32, ahead, low, high)) return 32;
+    if (!next32<See, Codes>(fixed, table, seen, cast, place, col + 64, ahead, low, high)) return 64;
+    if (!next32<See, Codes>(fixed, table, seen, cast, place, col + 96, ahead, low, high)) return 96;
     return 128;
   }
 
   /// Up to 128 columns of a block without its table. Returns where they end.
-  template <bool See, bool Codes, bool Stream>
+  template <bool See, bool Codes>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 without_table(const In* seen, const In* cast, code_place place, i64 col,
                                                          i64 cols, i64 block_cols, block_state* blocks,
                                                          look_ahead ahead) noexcept {
@@ -213,20 +212,16 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
         __builtin_memcpy(padded, seen + col + vectors, sizeof(In) * static_cast<std::size_t>(count - vectors));
         see32(fixed, padded, low, high);
       }
-      store<false>(block.maxima, low), store<false>(block.maxima + 32, high);
+      store(block.maxima, low), store(block.maxima + 32, high);
     }
     if constexpr (Codes) {
       prefetch128<0>(cast + col + ahead.cast);
       alignas(32) u8 codes[128];
       cast_some<casts>(block, cast + col, codes, count);
-      for (i64 i = 0; i < vectors; i += 32) put<Stream>(place.at<Cast>(col + i), load(codes + i));
-      if (vectors < count) put_few(codes + vectors, place.at<Cast>(col + vectors), count - vectors);
+      for (i64 i = 0; i < vectors; i += 32) put(place.at<Cast>(col + i), load(codes + i));
+      if (vectors < count) put_few<Cast>(codes + vectors, place.at<Cast>(col + vectors), count - vectors);
     }
     return col + count;
-  }
-  static void put_few(const u8* codes, code_place place, i64 count) noexcept {
-    if constexpr (Cast.compare) replace_some(codes, place, count);
-    else __builtin_memcpy(place.codes, codes, static_cast<std::size_t>(count));
   }
 };
 

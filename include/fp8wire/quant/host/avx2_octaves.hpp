@@ -11,15 +11,15 @@ namespace detail {
 namespace FP8WIRE_CG {
 
 /// Four blocks that hold elements with subnormal codes.
-template <row_cast Cast, bool Stream, class In>
-FP8WIRE_AVX2 __attribute__((noinline, cold)) void avx2_octaves_cold(const In* from, u8* codes,
-                                                                    const e8m0* scales) noexcept {
+template <row_cast Cast, class In>
+FP8WIRE_AVX2 __attribute__((noinline, cold)) void avx2_octaves_cold(const In* from, u8* codes, const e8m0* scales,
+                                                                    bool streamed) noexcept {
   alignas(32) u8 some[128];
   for (int block = 0; block < 4; ++block) {
     const float operand = Cast.divide ? to_float(scales[block]) : reciprocal(scales[block]);
     avx2_casts<Cast, In>::cast_direct(from + 32 * block, some + 32 * block, 32, operand);
   }
-  for (int i = 0; i < 128; i += 32) avx2_words::store<Stream>(codes + i, avx2_words::load(some + i));
+  for (int i = 0; i < 128; i += 32) avx2_words::store(codes + i, avx2_words::load(some + i), streamed);
 }
 
 template <row_cast Cast, class In> struct avx2_octaves {};
@@ -31,9 +31,8 @@ template <row_cast Cast> struct avx2_octaves<Cast, bf16> : avx2_words {
   /// Blocks of 32 BF16 elements under E8M0 scales, eight at a time in 16-bit integers: what a power of two scales keeps
   /// its mantissa, so that a code is the magnitude less the scale's exponent, rounded to three bits. Returns how many
   /// blocks are done: all, or those before eight that hold an amax outside [least, steps.most), which take another way.
-  template <bool Stream>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 run(const bf16* from, u8* codes, e8m0* scales, i64 blocks, int least,
-                                               const octave_steps& steps) noexcept {
+                                               const octave_steps& steps, bool streamed) noexcept {
     const constants fixed{hidden(_mm256_set1_epi16(0x7FFF)), hidden(_mm256_set1_epi16(1)), bytes(1), bytes(40)};
     const __m128i below = _mm_set1_epi16(static_cast<short>(least)),
                   above = _mm_set1_epi16(static_cast<short>(steps.most - 1));
@@ -56,8 +55,8 @@ template <row_cast Cast> struct avx2_octaves<Cast, bf16> : avx2_words {
       // Codes come out 40 too large, so that 1 ... 47 tells the subnormal ones, which lose bits, from zeros.
       const __m128i shift = _mm_slli_epi16(_mm_sub_epi16(byte, _mm_set1_epi16(12)), 7);
       const vector less = _mm256_broadcastsi128_si256(_mm_sub_epi16(shift, _mm_set1_epi16(7)));
-      octaves128<Stream, 0>(fixed, less, from, codes, scales + block);
-      octaves128<Stream, 4>(fixed, less, from + 128, codes + 128, scales + block + 4);
+      octaves128<0>(fixed, less, from, codes, scales + block, streamed);
+      octaves128<4>(fixed, less, from + 128, codes + 128, scales + block + 4, streamed);
     }
     return block;
   }
@@ -74,16 +73,17 @@ template <row_cast Cast> struct avx2_octaves<Cast, bf16> : avx2_words {
   FP8WIRE_AVX2_INLINE static __m128i pair_max(__m128i a, __m128i b) noexcept {
     return _mm_max_epu16(_mm_unpacklo_epi16(a, b), _mm_unpackhi_epi16(a, b));
   }
-  template <bool Stream, int First>
+  template <int First>
   FP8WIRE_AVX2_INLINE static void octaves128(const constants& fixed, vector less, const bf16* from, u8* codes,
-                                             const e8m0* scales) noexcept {
+                                             const e8m0* scales, bool streamed) noexcept {
     vector least = _mm256_set1_epi8(-1);
     const vector a = octaves32<First>(fixed, less, from, least);
     const vector b = octaves32<First + 1>(fixed, less, from + 32, least);
     const vector c = octaves32<First + 2>(fixed, less, from + 64, least);
     const vector d = octaves32<First + 3>(fixed, less, from + 96, least);
-    if (__builtin_expect(casts::missed(least), 0)) return avx2_octaves_cold<Cast, Stream>(from, codes, scales);
-    store<Stream>(codes, a), store<Stream>(codes + 32, b), store<Stream>(codes + 64, c), store<Stream>(codes + 96, d);
+    if (__builtin_expect(casts::missed(least), 0)) return avx2_octaves_cold<Cast>(from, codes, scales, streamed);
+    store(codes, a, streamed), store(codes + 32, b, streamed), store(codes + 64, c, streamed),
+        store(codes + 96, d, streamed);
   }
   template <int Block>
   FP8WIRE_AVX2_INLINE static vector octaves32(const constants& fixed, vector less, const bf16* from,
@@ -114,9 +114,8 @@ template <row_cast Cast> struct avx2_octaves<Cast, float> : avx2_words {
   using casts = avx2_casts<multiplying, float>;
   static constexpr i64 ahead = 2048;  // elements
 
-  template <bool Stream>
   FP8WIRE_AVX2 FP8WIRE_NOINLINE static i64 run(const float* from, u8* codes, e8m0* scales, i64 blocks, int least,
-                                               const octave_steps& steps) noexcept {
+                                               const octave_steps& steps, bool streamed) noexcept {
     const typename casts::lifting fixed = casts::make_lifting();
     const vector magnitude = hidden(_mm256_set1_epi32(0x7FFFFFFF));
     const vector below = _mm256_set1_epi32(least), above = _mm256_set1_epi32(steps.most - 1);
@@ -141,8 +140,8 @@ template <row_cast Cast> struct avx2_octaves<Cast, float> : avx2_words {
       alignas(32) float factors[8];
       _mm256_store_si256(reinterpret_cast<vector*>(factors),
                          _mm256_slli_epi32(_mm256_sub_epi32(_mm256_set1_epi32(254 + 80), byte), 23));
-      octaves128<Stream>(fixed, from, codes, factors, scales + block);
-      octaves128<Stream>(fixed, from + 128, codes + 128, factors + 4, scales + block + 4);
+      octaves128(fixed, from, codes, factors, scales + block, streamed);
+      octaves128(fixed, from + 128, codes + 128, factors + 4, scales + block + 4, streamed);
     }
     return block;
   }
@@ -156,16 +155,16 @@ template <row_cast Cast> struct avx2_octaves<Cast, float> : avx2_words {
   FP8WIRE_AVX2_INLINE static vector pair_max(vector a, vector b) noexcept {
     return _mm256_max_epu32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
   }
-  template <bool Stream>
   FP8WIRE_AVX2_INLINE static void octaves128(const typename casts::lifting& fixed, const float* from, u8* codes,
-                                             const float* factors, const e8m0* scales) noexcept {
+                                             const float* factors, const e8m0* scales, bool streamed) noexcept {
     vector least = _mm256_set1_epi8(-1);
     const vector a = casts::lifted32(fixed, from, _mm256_broadcast_ss(factors), least);
     const vector b = casts::lifted32(fixed, from + 32, _mm256_broadcast_ss(factors + 1), least);
     const vector c = casts::lifted32(fixed, from + 64, _mm256_broadcast_ss(factors + 2), least);
     const vector d = casts::lifted32(fixed, from + 96, _mm256_broadcast_ss(factors + 3), least);
-    if (__builtin_expect(casts::missed(least), 0)) return avx2_octaves_cold<Cast, Stream>(from, codes, scales);
-    store<Stream>(codes, a), store<Stream>(codes + 32, b), store<Stream>(codes + 64, c), store<Stream>(codes + 96, d);
+    if (__builtin_expect(casts::missed(least), 0)) return avx2_octaves_cold<Cast>(from, codes, scales, streamed);
+    store(codes, a, streamed), store(codes + 32, b, streamed), store(codes + 64, c, streamed),
+        store(codes + 96, d, streamed);
   }
 };
 

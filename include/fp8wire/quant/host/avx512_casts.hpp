@@ -25,22 +25,23 @@ struct avx512_words {
   template <class Value> FP8WIRE_AVX512_INLINE static __m256i load_half(const Value* from) noexcept {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   }
-  template <bool Stream> FP8WIRE_AVX512_INLINE static void store(u8* to, vector value) noexcept {
-    if constexpr (Stream) _mm512_stream_si512(reinterpret_cast<vector*>(to), value);
-    else _mm512_storeu_si512(to, value);
+  FP8WIRE_AVX512_INLINE static void store(u8* to, vector value) noexcept { _mm512_storeu_si512(to, value); }
+  FP8WIRE_AVX512_INLINE static void store32(u8* to, __m256i value) noexcept {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
   }
-  template <bool Stream> FP8WIRE_AVX512_INLINE static void store32(u8* to, __m256i value) noexcept {
-    if constexpr (Stream) _mm256_stream_si256(reinterpret_cast<__m256i*>(to), value);
-    else _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
+  /// As avx2_words::store.
+  FP8WIRE_AVX512_INLINE static void store(u8* to, vector value, bool streamed) noexcept {
+    if (streamed) _mm512_stream_si512(reinterpret_cast<vector*>(to), value);
+    else store(to, value);
+  }
+  FP8WIRE_AVX512_INLINE static void store32(u8* to, __m256i value, bool streamed) noexcept {
+    if (streamed) _mm256_stream_si256(reinterpret_cast<__m256i*>(to), value);
+    else store32(to, value);
   }
   /// Hints never fault, so that the end of the tensor needs no care.
-  template <int Hint, class In> FP8WIRE_AVX512_INLINE static void prefetch128(const In* at) noexcept {
+  template <int Hint, class In> FP8WIRE_AVX512_INLINE static void prefetch64(const In* at) noexcept {
     __builtin_prefetch(at, 0, Hint), __builtin_prefetch(at + 32, 0, Hint);
-    __builtin_prefetch(at + 64, 0, Hint), __builtin_prefetch(at + 96, 0, Hint);
-    if constexpr (sizeof(In) == 4) {
-      __builtin_prefetch(at + 16, 0, Hint), __builtin_prefetch(at + 48, 0, Hint);
-      __builtin_prefetch(at + 80, 0, Hint), __builtin_prefetch(at + 112, 0, Hint);
-    }
+    if constexpr (sizeof(In) == 4) __builtin_prefetch(at + 16, 0, Hint), __builtin_prefetch(at + 48, 0, Hint);
   }
   /// Hidden from the compiler, which would build constants of inner loops anew in every round to save a register.
   FP8WIRE_AVX512_INLINE static vector hidden(vector value) noexcept {
@@ -148,12 +149,12 @@ template <row_cast Cast, class In> struct avx512_casts : avx512_words {
                                                           float operand) noexcept {
     const __m512 factor = _mm512_set1_ps(operand);
     i64 i = 0;
-    for (; i + 32 <= count; i += 32) store32<false>(codes + i, cast32(from + i, factor));
+    for (; i + 32 <= count; i += 32) store32(codes + i, cast32(from + i, factor));
     if (i < count) {
       In padded[32] = {};
       u8 some[32];
       __builtin_memcpy(padded, from + i, sizeof(In) * static_cast<std::size_t>(count - i));
-      store32<false>(some, cast32(padded, factor));
+      store32(some, cast32(padded, factor));
       __builtin_memcpy(codes + i, some, static_cast<std::size_t>(count - i));
     }
   }

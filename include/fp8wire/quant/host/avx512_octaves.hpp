@@ -16,15 +16,14 @@ template <row_cast Cast> struct avx512_octaves : avx512_words {
   static constexpr i64 ahead = 4096;  // elements
 
   /// As avx2_octaves::run.
-  template <bool Stream>
   FP8WIRE_AVX512 FP8WIRE_NOINLINE static i64 run(const bf16* from, u8* codes, e8m0* scales, i64 blocks, int least,
-                                                 const octave_steps& steps) noexcept {
+                                                 const octave_steps& steps, bool streamed) noexcept {
     const constants fixed{hidden(_mm512_set1_epi16(0x7FFF))};
     const __m128i below = _mm_set1_epi16(static_cast<short>(least)),
                   above = _mm_set1_epi16(static_cast<short>(steps.most - 1));
     i64 block = 0;
     for (; block + 8 <= blocks; block += 8, from += 256, codes += 256) {
-      prefetch128<2>(from + ahead), prefetch128<2>(from + ahead + 128);
+      for (i64 i = 0; i < 256; i += 64) prefetch64<2>(from + ahead + i);
       const __m128i a = pair_max(maxima8(from), maxima8(from + 32));
       const __m128i b = pair_max(maxima8(from + 64), maxima8(from + 96));
       const __m128i c = pair_max(maxima8(from + 128), maxima8(from + 160));
@@ -40,8 +39,8 @@ template <row_cast Cast> struct avx512_octaves : avx512_words {
       _mm_storel_epi64(reinterpret_cast<__m128i*>(scales + block), _mm_packus_epi16(byte, byte));
       const __m128i shift = _mm_slli_epi16(_mm_sub_epi16(byte, _mm_set1_epi16(12)), 7);
       const vector less = _mm512_maskz_broadcast_i32x4(all16, _mm_sub_epi16(shift, _mm_set1_epi16(7)));
-      octaves128<Stream, 0>(fixed, less, from, codes, scales + block);
-      octaves128<Stream, 4>(fixed, less, from + 128, codes + 128, scales + block + 4);
+      octaves128<0>(fixed, less, from, codes, scales + block, streamed);
+      octaves128<4>(fixed, less, from + 128, codes + 128, scales + block + 4, streamed);
     }
     return block;
   }
@@ -59,18 +58,18 @@ template <row_cast Cast> struct avx512_octaves : avx512_words {
   FP8WIRE_AVX512_INLINE static __m128i pair_max(__m128i a, __m128i b) noexcept {
     return _mm_max_epu16(_mm_unpacklo_epi16(a, b), _mm_unpackhi_epi16(a, b));
   }
-  template <bool Stream, int First>
+  template <int First>
   FP8WIRE_AVX512_INLINE static void octaves128(const constants& fixed, vector less, const bf16* from, u8* codes,
-                                               const e8m0* scales) noexcept {
+                                               const e8m0* scales, bool streamed) noexcept {
     __m256i least = _mm256_set1_epi8(-1);
     const __m256i a = octaves32<First>(fixed, less, from, least),
                   b = octaves32<First + 1>(fixed, less, from + 32, least);
     const __m256i c = octaves32<First + 2>(fixed, less, from + 64, least),
                   d = octaves32<First + 3>(fixed, less, from + 96, least);
     if (__builtin_expect(_mm256_cmplt_epu8_mask(least, _mm256_set1_epi8(47)) != 0, 0))
-      return octaves_cold<Stream>(from, codes, scales);
-    store32<Stream>(codes, a), store32<Stream>(codes + 32, b), store32<Stream>(codes + 64, c),
-        store32<Stream>(codes + 96, d);
+      return octaves_cold(from, codes, scales, streamed);
+    store32(codes, a, streamed), store32(codes + 32, b, streamed), store32(codes + 64, c, streamed),
+        store32(codes + 96, d, streamed);
   }
   template <int Block>
   FP8WIRE_AVX512_INLINE static __m256i octaves32(const constants& fixed, vector less, const bf16* from,
@@ -87,15 +86,14 @@ template <row_cast Cast> struct avx512_octaves : avx512_words {
     return casts::signed32(magnitude, _mm512_movepi16_mask(bits));
   }
 
-  template <bool Stream>
   FP8WIRE_AVX512 __attribute__((noinline, cold)) static void octaves_cold(const bf16* from, u8* codes,
-                                                                          const e8m0* scales) noexcept {
+                                                                          const e8m0* scales, bool streamed) noexcept {
     alignas(64) u8 some[128];
     for (int block = 0; block < 4; ++block) {
       const float operand = Cast.divide ? to_float(scales[block]) : reciprocal(scales[block]);
       casts::cast_direct(from + 32 * block, some + 32 * block, 32, operand);
     }
-    store<Stream>(codes, load(some)), store<Stream>(codes + 64, load(some + 64));
+    store(codes, load(some), streamed), store(codes + 64, load(some + 64), streamed);
   }
 };
 

@@ -43,9 +43,12 @@ namespace FP8WIRE_CG {
 template <any_recipe Recipe, class In, bool Delta> class bands {
  public:
   bands(const row_kernel<In>& kernel, const host_job<Recipe, In, Delta>& work) noexcept
-      : kernel_(kernel), work_(work), block_cols_(block_extent(Recipe::block::cols, work.in.cols)) {
-    // Wide blocks that begin between two of a body's lines would store half lines.
-    const bool between = Recipe::block::cols > 128 && kernel.alignment != 0 && block_cols_ % kernel.alignment != 0;
+      : kernel_(kernel),
+        work_(work),
+        block_cols_(block_extent(Recipe::block::cols, work.in.cols)),
+        hints_(!kernel.amd_fetches || !on_amd()) {
+    // Blocks that begin between two of a body's lines would store half lines; those of 32 columns are not so wide.
+    const bool between = Recipe::block::cols > 32 && kernel.alignment != 0 && block_cols_ % kernel.alignment != 0;
     streams_ = !between && streams(work.codes, kernel.alignment);
     for (i64 row = 0; streams_ && work.code_rows != nullptr && row < work.in.rows; ++row)
       streams_ = work.code_rows[row] % kernel.alignment == 0;
@@ -83,12 +86,14 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
   band_at at(i64 band) const noexcept { return {band / work_.scales.rows, band % work_.scales.rows}; }
 
   /// What is seen comes back from the second-level cache where that holds a few panels whose rows are whole pages, and
-  /// else from the third: then rows in pieces would only cost, and they alias in a small cache.
+  /// else from the third: then rows in pieces would only cost, and they alias in a small cache. Rows that are bands
+  /// are cut short, so that memory works while scales are made.
   i64 blocks_in_panel() const noexcept {
-    constexpr i64 pages = i64{1} << 19;
+    constexpr i64 pages = i64{1} << 19, short_row = 2048;
     const i64 row_bytes = work_.band_rows() * static_cast<i64>(sizeof(In));
     i64 bytes = work_.panel_bytes;
-    if (bytes == 0 && row_bytes * work_.in.cols > pages && second_level_cache() >= 4 * pages) bytes = pages;
+    if (bytes == 0 && work_.band_rows() == 1 && block_cols_ > 32) bytes = short_row;
+    else if (bytes == 0 && row_bytes * work_.in.cols > pages && second_level_cache() >= 4 * pages) bytes = pages;
     i64 most = bytes != 0 ? bytes / (row_bytes * block_cols_) : panel_blocks;
     if (most > panel_blocks) most = panel_blocks;
     return most < 1 ? 1 : most;
@@ -123,7 +128,7 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
     if constexpr (!std::same_as<In, fp16>) {
       constexpr octave_steps steps = find_octave_steps<Recipe, In>();
       if constexpr (steps.valid) {
-        const auto octaves = kernel_.octaves[streams_ ? 1 : 0];
+        const auto octaves = kernel_.octaves;
         constexpr int dropped = 32 - 8 * static_cast<int>(sizeof(In));
         const i64 floor = (i64{f32::magnitude(bits_of(work_.amax_floor))} + (i64{1} << dropped) - 1) >> dropped;
         const int least = floor > steps.least ? static_cast<int>(floor) : steps.least;
@@ -131,7 +136,7 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
         while (plain && where.blocks >= 8 && where.cols % 32 == 0) {
           const i64 done =
               octaves(row_at(work_.in, band, 0) + where.col, codes_at(band, 0) + where.col,
-                      &work_.scales(band.batch, band.block_row, where.block_col), where.blocks, least, steps);
+                      &work_.scales(band.batch, band.block_row, where.block_col), where.blocks, least, steps, streams_);
           where = after(where, done);
           if (where.blocks < 8) break;
           panel odd = where;
@@ -167,23 +172,24 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
            block_state* blocks) const noexcept {
     const In* from = cast ? row_at(work_.in, before, r) + where.col : nullptr;
     const In* seen = see ? row_at(work_.in, next, r) + where.col : from;
-    look_ahead ahead{further(work_.in, seen_ahead, where), further(work_.in, cast_ahead, where), 0};
+    look_ahead ahead{further(work_.in, seen_ahead, where), further(work_.in, cast_ahead, where), 0, hints_};
     if (!cast) return kernel_.see(seen, nullptr, {nullptr}, where.cols, block_cols_, blocks, ahead);
-    code_place place{codes_at(before, r) + where.col};
+    code_place place{codes_at(before, r) + where.col, streams_};
     if constexpr (Delta) {
       place.before = row_at(work_.before, before, r) + where.col;
       place.changed = row_at(work_.changed, before, r) + where.col / 8;
       ahead.before = further(work_.before, before_ahead, where);
     }
-    const auto& kernels = see ? kernel_.both : kernel_.cast;
-    kernels[streams_ ? 1 : 0](seen, from, place, where.cols, block_cols_, blocks, ahead);
+    (see ? kernel_.both : kernel_.cast)(seen, from, place, where.cols, block_cols_, blocks, ahead);
   }
-  /// Elements from one to the one so many bytes on in the order in which a panel is read: whole rows of it where they
-  /// do not follow each other.
+  /// Elements from one to the one so many bytes on in the order in which they are read: whole rows of a panel where
+  /// those do not follow each other.
   template <class Value>
-  static i64 further(const matrix_view<Value>& view, i64 bytes, const panel& where) noexcept {
+  i64 further(const matrix_view<Value>& view, i64 bytes, const panel& where) const noexcept {
     constexpr i64 size = static_cast<i64>(sizeof(Value));
-    return where.cols == view.row_stride ? bytes / size : ceil_div(bytes, where.cols * size) * view.row_stride;
+    return work_.band_rows() == 1 || where.cols == view.row_stride
+               ? bytes / size
+               : ceil_div(bytes, where.cols * size) * view.row_stride;
   }
 
   /// From the maxima of a band to its scales and to how its elements are cast.
@@ -239,7 +245,7 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
   const row_kernel<In>& kernel_;
   const host_job<Recipe, In, Delta>& work_;
   i64 block_cols_;
-  bool streams_;
+  bool streams_, hints_;
 };
 
 }  // namespace FP8WIRE_CG

@@ -29,6 +29,15 @@ FP8WIRE_ALWAYS_INLINE constexpr bool cpu_has(isa which) noexcept {
   return which == isa::scalar || which == isa::portable;
 }
 
+/// Whether this is a processor of AMD's, from the same table.
+inline bool on_amd() noexcept {
+#if defined(FP8WIRE_AVX2)
+  return __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
+}
+
 /// Bytes of this core's second-level cache; 0 where nothing tells. One or two microseconds in a virtual machine.
 inline i64 second_level_cache() noexcept {
 #if defined(__x86_64__)

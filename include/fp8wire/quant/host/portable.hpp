@@ -95,13 +95,13 @@ FP8WIRE_ALWAYS_INLINE f32x4 quotient(f32x4 dividend, f32x4 divisor) noexcept { r
 template <row_cast Cast, class In> struct portable {
   static constexpr row_kernel<In> kernel() noexcept {
     return {.see = row<true, false>,
-            .cast = {row<false, true>, row<false, true>},
-            .both = {row<true, true>, row<true, true>},
+            .cast = row<false, true>,
+            .both = row<true, true>,
             .cast_direct = cast_direct,
             .take_largest = take_largest,
             .fence = fence,
             .alignment = 0,
-            .octaves = {nullptr, nullptr}};
+            .octaves = nullptr};
   }
 
   /// As avx2::row.

@@ -46,32 +46,34 @@ template <any_recipe Recipe, class In, bool Compare> constexpr row_cast row_cast
 /// time into the first.
 struct look_ahead {
   i64 seen, cast, before;
+  bool hints = true;  // false: the processor fetches by itself what comes next
 };
 
 /// Where the codes of a row go; for a comparison also what they replace, and a bit an element that says whether they
 /// differ.
 struct code_place {
   u8* codes;
+  bool streamed = false;  // past the caches
   const u8* before = nullptr;
   u8* changed = nullptr;
   /// The place of a column, a multiple of 8 in a comparison.
   template <row_cast Cast> FP8WIRE_ALWAYS_INLINE code_place at(i64 col) const noexcept {
-    if constexpr (Cast.compare) return {codes + col, before + col, changed + col / 8};
-    else return {codes + col};
+    if constexpr (Cast.compare) return {codes + col, streamed, before + col, changed + col / 8};
+    else return {codes + col, streamed};
   }
 };
 
 template <class In> struct row_kernel {
   using see_and_cast = void (*)(const In* seen, const In* cast, code_place place, i64 cols, i64 block_cols,
                                 block_state* blocks, look_ahead ahead) noexcept;
-  see_and_cast see;
-  see_and_cast cast[2], both[2];  // [1] with stores that bypass the caches
+  see_and_cast see, cast, both;
   void (*cast_direct)(const In* from, u8* codes, i64 count, float operand) noexcept;  // null: by the definition
   u32 (*take_largest)(block_state&) noexcept;
   void (*fence)() noexcept;
   i64 alignment;  // of a row that is streamed; 0: never
-  i64 (*octaves[2])(const In* from, u8* codes, e8m0* scales, i64 blocks, int least,
-                    const octave_steps& steps) noexcept;  // null where there is none
+  bool amd_fetches = false;  // so fast that on AMD's processors hints to fetch only stand in the way
+  i64 (*octaves)(const In* from, u8* codes, e8m0* scales, i64 blocks, int least, const octave_steps& steps,
+                 bool streamed) noexcept;  // null where there is none
 };
 
 namespace FP8WIRE_CG {
@@ -95,20 +97,26 @@ inline void replace_some(const u8* fresh, code_place place, i64 count) noexcept 
   }
 }
 
+/// Fewer codes than fill a vector to their place, past no cache.
+template <row_cast Cast> void put_few(const u8* codes, code_place place, i64 count) noexcept {
+  if constexpr (Cast.compare) replace_some(codes, place, count);
+  else __builtin_memcpy(place.codes, codes, static_cast<std::size_t>(count));
+}
+
 /// The table of a body that streams rows aligned to `alignment` bytes.
 template <class Body, row_cast Cast, class In> constexpr row_kernel<In> wide_kernel(i64 alignment) noexcept {
-  row_kernel<In> made = {.see = Body::template row<true, false, false>,
-                         .cast = {Body::template row<false, true, false>, Body::template row<false, true, true>},
-                         .both = {Body::template row<true, true, false>, Body::template row<true, true, true>},
+  row_kernel<In> made = {.see = Body::template row<true, false>,
+                         .cast = Body::template row<false, true>,
+                         .both = Body::template row<true, true>,
                          .cast_direct = nullptr,
                          .take_largest = Body::take_largest,
                          .fence = Body::fence,
                          .alignment = alignment,
-                         .octaves = {nullptr, nullptr}};
+                         .octaves = nullptr};
   if constexpr (Cast.direct) made.cast_direct = Body::casts::cast_direct;
   // What a 1x32 recipe looks like from here.
   if constexpr (!std::same_as<In, fp16> && Cast.direct && !Cast.table && !Cast.cols_128 && !Cast.compare)
-    made.octaves[0] = Body::octaves::template run<false>, made.octaves[1] = Body::octaves::template run<true>;
+    made.octaves = Body::octaves::run;
   return made;
 }
 
