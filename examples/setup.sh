@@ -25,7 +25,8 @@ program_packages='g++:g++ meson:meson ninja-build:ninja pkg-config:pkg-config
   libfmt-dev:/usr/include/fmt/format.h libboost-dev:/usr/include/boost/interprocess/mapped_region.hpp'
 test_packages='doctest-dev:/usr/include/doctest/doctest.h cmake:cmake clang:clang++
   libclang-rt-14-dev:/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-*.a
-  libomp-dev:/usr/lib/llvm-*/lib/libomp.so openmpi-bin:mpirun libopenmpi-dev:mpicxx python3-pip:/usr/bin/pip3'
+  libomp-dev:/usr/lib/llvm-*/lib/libomp.so openmpi-bin:mpirun libopenmpi-dev:mpicxx python3-pip:/usr/bin/pip3
+  valgrind:valgrind'
 
 # install_missing PACKAGE:PROBE...: nothing to do is the usual case, and then nothing is asked of apt.
 install_missing() {
