@@ -11,6 +11,7 @@
 
 #include <fp8wire/io/manifest_json.hpp>
 #include <fp8wire/wire/conditions/served_version.hpp>
+#include <fp8wire/wire/window.hpp>
 
 #include "common/metadata.hpp"
 #include "common/report.hpp"
@@ -29,7 +30,7 @@ struct options {
   std::string checkpoint, transport = "shm", commit = "staged", dump, plan, json;
   int engines = 1, engine_tp = 1, learners = 1, rounds = 3, threads = 0;
   fp8wire::u64 buffer_bytes = fp8wire::u64{64} << 20, align = 256, seed = 0;
-  fp8wire::u32 slots = 2;
+  fp8wire::u32 slots = 0;  // 0: not said
   double timeout = 10, learning_rate = 1e-6;
   std::string fp8_param = "off", delta = "off", fault;
   bool list_faults = false;
@@ -63,9 +64,8 @@ void add_options(CLI::App& app, options& chosen) {
       ->type_name("B")
       ->check(whole_number(1, fp8wire::u64{1} << 46))
       ->capture_default_str();
-  app.add_option("--slots", chosen.slots, "Buffers in flight")
+  app.add_option("--slots", chosen.slots, "Buffers in flight (default: 2, or what the order of the tensors needs)")
       ->type_name("S")
-      ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   app.add_option("--align", chosen.align, "Alignment of tensors in a buffer")
       ->type_name("A")
@@ -80,7 +80,8 @@ void add_options(CLI::App& app, options& chosen) {
       ->check(whole_number(0, (std::numeric_limits<fp8wire::u64>::max)()))
       ->capture_default_str();
   app.add_option("--threads", chosen.threads, "Of the learner (default: all cores)")->type_name("N");
-  app.add_option("--dump", chosen.dump, "Every engine writes what it serves: DIR/engine<E>-v<V>.safetensors")
+  app.add_option("--dump", chosen.dump,
+                 "Every engine writes what it serves, in canonical layout: DIR/engine<E>-v<V>.safetensors")
       ->type_name("DIR");
   app.add_option("--plan", chosen.plan, "Write manifest and plan as JSON; - is standard output")->type_name("FILE");
   app.add_option("--json", chosen.json, "Write figures of every version as JSON; - is standard output")
@@ -209,7 +210,8 @@ std::string rank_name(int number, int engine_tp) {
 std::string json_text(const outcome& heard, const std::vector<fp8wire::u64>& serving, const format& chosen) {
   json::value top = json::value::object();
   top["recipe"] = std::string(chosen.preset->name);
-  top["amax_floor"] = chosen.amax_floor;
+  top["scale"] = std::string(chosen.preset->scale);
+  top["amax_floor"] = must(json::parse(shortest(chosen.amax_floor), "amax floor"));
   top["grid_id"] = fmt::format("0x{:016x}", chosen.grid_id());
   json::value versions = json::value::array();
   for (const auto& [number, figures] : heard.versions) {
@@ -288,9 +290,20 @@ int refit(const options& asked) {
       chosen_layout == "canonical" ? canonical : manifest_of(loaded.tensors, chosen, chosen_layout);
   // Faults of the way need an update of several buffers.
   const bool small_buffers = !asked.fault.empty() && asked.buffer_bytes == options{}.buffer_bytes;
-  const fp8wire::plan_options plan_options{
-      .capacity_bytes = small_buffers ? 65536 : asked.buffer_bytes, .align_bytes = asked.align, .slots = asked.slots};
-  const fp8wire::plan plan = must(fp8wire::make_plan(tensors, plan_options));
+  fp8wire::plan_options plan_options{.capacity_bytes = small_buffers ? 65536 : asked.buffer_bytes,
+                                     .align_bytes = asked.align,
+                                     .slots = asked.slots == 0 ? 2 : asked.slots};
+  fp8wire::plan plan = must(fp8wire::make_plan(tensors, plan_options));
+  if (const fp8wire::u32 needed = fp8wire::slots_needed(tensors, plan); needed > plan_options.slots) {
+    if (asked.slots != 0)
+      refuse(
+          "--slots {}: parts of one engine parameter come so far apart that {} buffers are open at once; --slots {}, "
+          "or "
+          "a larger --buffer-bytes",
+          asked.slots, needed, needed);
+    plan_options.slots = needed;
+    plan = must(fp8wire::make_plan(tensors, plan_options));
+  }
   check_ranks(tensors, chosen, asked.engine_tp);
   if (asked.engine_tp > 1 && chosen.layout != "canonical")
     rank_layout(tensors, chosen, parts_of_rank(tensors, *chosen.preset, asked.engine_tp, 0),

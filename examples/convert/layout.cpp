@@ -67,7 +67,11 @@ std::vector<fp8wire::tensor_spec> specs_in(const format& how, std::vector<fp8wir
 
 void lay_out(const format& how, std::string_view weight, const fp8wire::matrix_extents& extents,
              const canonical_pair& from, std::span<std::byte> codes, std::span<std::byte> scales) {
-  must(lay_out_pair(how.layout, *how.preset, weight, extents, from.codes.data(), from.scales.data(), codes, scales));
+  const fp8wire::error wrong =
+      lay_out_pair(how.layout, *how.preset, weight, extents, from.codes.data(), from.scales.data(), codes, scales);
+  if (wrong.code == fp8wire::errc::bad_scale && find_quantizer(how.preset->name, "pow2") != nullptr)
+    refuse("{}; --scale pow2 makes scales that are", wrong.message());
+  must(wrong);
 }
 
 void take_back(const format& how, std::string_view weight, const fp8wire::matrix_extents& extents,

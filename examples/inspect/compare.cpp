@@ -89,14 +89,16 @@ comparison compare_checkpoints(const fp8wire::checkpoint& a, const fp8wire::chec
   });
   std::sort(found.differences.begin(), found.differences.end(),
             [](const difference& x, const difference& y) { return x.name < y.name; });
-  const auto grid = [](const fp8wire::checkpoint& of) {
+  const auto said = [](const fp8wire::checkpoint& of, std::string_view what, std::string otherwise) {
     for (const fp8wire::checkpoint_shard& shard : of.shards())
       for (const auto& [key, value] : shard.metadata)
-        if (key == "fp8wire.grid_id") return value;
-    return std::string();
+        if (key == what) return value;
+    return otherwise;
   };
-  found.grid_a = grid(a);
-  found.grid_b = grid(b);
+  found.grid_a = said(a, "fp8wire.grid_id", "");
+  found.grid_b = said(b, "fp8wire.grid_id", "");
+  found.layout_a = said(a, "fp8wire.layout", "canonical");
+  found.layout_b = said(b, "fp8wire.layout", "canonical");
   found.presets =
       common_fits(inspect_checkpoint(a, pattern, threads).presets, inspect_checkpoint(b, pattern, threads).presets);
   return found;

@@ -21,7 +21,8 @@ struct comparison {
   std::vector<std::string> only_a, only_b;
   std::vector<difference> differences;
   fp8wire::u64 same = 0;  // tensors
-  std::string grid_a, grid_b;  // ids from the metadata, empty where there are none
+  std::string grid_a, grid_b;      // ids from the metadata, empty where there are none
+  std::string layout_a, layout_b;  // names from the metadata; "canonical" where there are none
   std::vector<preset_fit> presets;  // that could have made both
   bool equal() const { return only_a.empty() && only_b.empty() && differences.empty(); }
 };

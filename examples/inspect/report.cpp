@@ -192,6 +192,8 @@ json::value report_of(const std::string& a, const std::string& b, const comparis
   report["only_in_b"] = strings_json(found.only_b);
   report["grid_a"] = found.grid_a.empty() ? json::value() : json::value(found.grid_a);
   report["grid_b"] = found.grid_b.empty() ? json::value() : json::value(found.grid_b);
+  report["layout_a"] = found.layout_a;
+  report["layout_b"] = found.layout_b;
   report["presets_of_both"] = fits_json(found.presets);
   for (const difference& one : found.differences) {
     json::value entry;
@@ -268,6 +270,9 @@ std::string text_of(const comparison& found) {
                                           plain(one.name), one.differ, one.of, one.what, one.first, one.largest);
   text += fmt::format("{} tensors are the same, {} differ, {} only in A, {} only in B\n", found.same,
                       found.differences.size(), found.only_a.size(), found.only_b.size());
+  if (found.layout_a != found.layout_b)
+    text += fmt::format("different layouts, compared as they are stored: {} and {}\n", plain(found.layout_a),
+                        plain(found.layout_b));
   if (!found.grid_a.empty() && !found.grid_b.empty())
     text += found.grid_a == found.grid_b ? fmt::format("same grid: {}\n", found.grid_a)
                                          : fmt::format("different grids: {} and {}\n", found.grid_a, found.grid_b);

@@ -124,6 +124,15 @@ fw::manifest expected_with(const injected_fault& injected, int engine, const fw:
   return made;
 }
 
+static bool is_later_expert(std::string_view name) {
+  return fw::matches("**.experts.#.**", name) && !fw::matches("**.experts.0.**", name);
+}
+
+learner_faults::learner_faults(const injected_fault& fault, const fw::manifest& tensors) : fault_(fault) {
+  for (std::size_t item = 0; item < tensors.items().size(); ++item)
+    experts_ = experts_ || is_later_expert(tensors.item_name(item));
+}
+
 fw::u64 learner_faults::version_to_begin(fw::u64 version) const noexcept {
   return fault_.kind == fault::version_replay && fault_.due(version) ? version - 1 : version;
 }
@@ -131,8 +140,8 @@ fw::u64 learner_faults::version_to_begin(fw::u64 version) const noexcept {
 std::string_view learner_faults::name_of(fw::u64 version, std::size_t i, std::size_t count, std::string_view name) {
   if (!fault_.due(version)) return name;
   if (fault_.kind == fault::rename && i == count / 2) return renamed_ = std::string(name) + "_renamed";
-  const bool expert = fw::matches("**.experts.#.**", name) && !fw::matches("**.experts.0.**", name);
-  return fault_.kind == fault::partial_experts && (expert || i + 1 == count) ? std::string_view() : name;
+  const bool expert = is_later_expert(name);
+  return fault_.kind == fault::partial_experts && (experts_ ? expert : i + 1 == count) ? std::string_view() : name;
 }
 
 fw::error learner_faults::half_way(fw::u64 version, std::size_t i, std::size_t count, any_sender& sender,

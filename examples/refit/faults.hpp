@@ -22,7 +22,7 @@ fp8wire::manifest expected_with(const injected_fault& fault, int engine, const f
 /// The learner's own mistakes, asked for before tensor `i` of `count` goes out.
 class learner_faults {
  public:
-  explicit learner_faults(const injected_fault& fault) : fault_(fault) {}
+  learner_faults(const injected_fault& fault, const fp8wire::manifest& tensors);
   fp8wire::u64 version_to_begin(fp8wire::u64 version) const noexcept;
   /// The name it goes by; empty: it is not sent.
   std::string_view name_of(fp8wire::u64 version, std::size_t i, std::size_t count, std::string_view name);
@@ -32,6 +32,7 @@ class learner_faults {
 
  private:
   injected_fault fault_;
+  bool experts_ = false;
   std::string renamed_;
 };
 

@@ -86,7 +86,7 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
     if (fp8wire::error wrong = persistent.start(group.rank())) return wrong;
   const auto sender = make_sender(
       {&agreed.tensors, &agreed.wire, &transport, chosen.preset, &threads, chosen.amax_floor, chosen.refuse_nonfinite});
-  learner_faults faults(settings.fault);
+  learner_faults faults(settings.fault, agreed.tensors);
   for (int round = 1; round <= settings.rounds; ++round) {
     const fp8wire::u64 version = static_cast<fp8wire::u64>(round);
     double training_seconds = 0;

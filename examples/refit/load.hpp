@@ -28,6 +28,7 @@ inline loaded_checkpoint load(const std::string& path, const format_options& opt
   const selection select(options, config, loaded.files.tensors());
   if (!loaded.files.shards().empty()) loaded.metadata = loaded.files.shards().front().metadata;
   bool any = false;
+  const fp8wire::checkpoint_tensor* codes = nullptr;
   for (const fp8wire::checkpoint_tensor& tensor : loaded.files.tensors()) {
     source_tensor one{tensor, tensor.bytes, select.decide(tensor).what == action::quantized, {}};
     const fp8wire::u64 item = static_cast<fp8wire::u64>(fp8wire::bit_width(tensor.dtype) + 7) / 8;
@@ -38,11 +39,15 @@ inline loaded_checkpoint load(const std::string& path, const format_options& opt
     }
     if (one.quantized) one.fused_with = fp8wire::fused_with(tensor.name);
     any = any || one.quantized;
+    if (tensor.dtype == fp8wire::dtype::f8_e4m3 || tensor.dtype == fp8wire::dtype::f8_e5m2) codes = &tensor;
     loaded.tensors.push_back(std::move(one));
   }
   for (const std::string& warning : select.useless_patterns(loaded.files.tensors()))
     complain("fp8-refit", "warning", warning);
   if (!any) select.expect_only_matches();
+  if (!any && codes != nullptr)
+    refuse("{}: is {} already, and nothing else becomes FP8: learners start from the checkpoint that it was made of",
+           codes->name, name_of(codes->dtype));
   if (!any) refuse("{}: no tensor of it becomes FP8; --model all-2d takes every matrix", path);
   return loaded;
 }

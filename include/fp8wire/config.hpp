@@ -5,6 +5,8 @@
 
 #if defined(_MSVC_LANG) ? _MSVC_LANG < 202002L : __cplusplus < 202002L
 #error "fp8wire needs C++20: compile with -std=c++20 (nvcc: -std=c++20, Meson: cpp_std=c++20)"
+// There is none: what is not found ends the compilation, where an #error alone would leave a thousand lines to follow.
+#include <fp8wire_needs_cxx20>
 #endif
 
 /// major * 10000 + minor * 100 + patch. The one place of the version: version.hpp and meson.build follow it.

@@ -165,6 +165,7 @@ class Bytes(support.Case):
                         swizzled[at] = scales[row * 6 + col]
                 self.assertEqual(made["a.weight_scale"][2], bytes(swizzled))
                 self.assertEqual(made["a.weight"], canonical["a.weight"])
+        self.bad(1, ["no power of two", "--scale pow2"], CONVERT, "--force", "--layout", "deepgemm-ue8m0", source, out)
         self.bad(2, ["cublas-8x4", "vllm-block"], CONVERT, "--force", "--layout", "cublas-8x4", source, out)
 
     def test_every_layout_survives_a_file(self):

@@ -110,6 +110,16 @@ class Inspect(support.Case):
         self.assertEqual([(d["name"], d["differ"], d["first"]) for d in report["differences"]], [(name, 1, 7)])
         self.assertEqual(report["only_in_a"], ["layers.1.bias"])
 
+    def test_layouts_that_differ_are_said(self):
+        source = self.save("s.safetensors", {"a.weight": ("BF16", [256, 512], weights(1, "BF16", [256, 512]))})
+        plain, laid = self.path("plain.safetensors"), self.path("laid.safetensors")
+        self.good(CONVERT, source, plain)
+        self.good(CONVERT, "--layout", "cutlass-mn", source, laid)
+        said = run(INSPECT, laid, plain)
+        self.assertEqual(said.returncode, 1)
+        self.assertIn("different layouts, compared as they are stored: cutlass-mn and canonical", said.stdout)
+        self.assertNotIn("layout", self.good(INSPECT, plain, plain).stdout)
+
     def test_errors_against_the_original(self):
         made = self.convert()
         report, _ = self.inspect("--against", self.source, "--tensor", "*.0.*", self.out)

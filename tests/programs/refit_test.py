@@ -395,6 +395,25 @@ class Refit(support.Case):
             if mode == "staged":
                 self.assertIn("engine 0 serves version 1; engine 1 serves version 1", said)
 
+    def test_slots_are_as_many_as_the_order_of_the_tensors_needs(self):
+        at = "model.layers.0.self_attn."
+        content = {}
+        for name, shape in (("k_proj", [32, 64]), ("k_norm", [4096]), ("q_norm", [4096]), ("q_proj", [64, 64]),
+                            ("v_proj", [32, 64])):
+            content[f"{at}{name}.weight"] = ("BF16", shape, weights(name, "BF16", shape))
+        apart = self.save("apart.safetensors", content)
+        small = ["--rounds", 1, "--buffer-bytes", 4096]
+        plan = json.loads(self.good(REFIT, *small, "--plan", "-", apart).stdout)
+        self.assertEqual((plan["slots"], len(plan["buffers"])), (3, 3))
+        self.good(REFIT, *small, "--fault", "none", "--slots", 3, apart)
+        self.bad(1, ["--slots 2", "3 buffers", "--slots 3"], REFIT, *small, "--slots", 2, apart)
+        self.assertEqual(json.loads(self.good(REFIT, "--rounds", 1, "--plan", "-", apart).stdout)["slots"], 2)
+
+    def test_codes_are_nothing_to_start_from(self):
+        codes = self.path("codes.safetensors")
+        self.good(CONVERT, self.model, codes)
+        self.bad(1, ["is F8_E4M3 already", "the checkpoint that it was made of"], REFIT, codes)
+
     def test_an_interruption_leaves_nothing(self):
         for kind in (signal.SIGINT, signal.SIGTERM):
             dumps = self.path("d")

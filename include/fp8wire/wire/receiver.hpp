@@ -209,12 +209,18 @@ template <sink Sink> class receiver {
     return {};
   }
 
+  static std::string different_sums(u64 got, u64 expected) {
+    detail::short_text text;
+    text << "its bytes are not those that were sent; the checksum: got 0x";
+    text.hex(got, 16) << ", expected 0x";
+    return std::string(text.hex(expected, 16).view());
+  }
+
   error compare(std::span<const piece_report> reports, std::span<const u64> sums, std::span<const i64> statuses) const {
     for (std::size_t i = 0; i < sums.size(); ++i) {
       const manifest_entry& entry = tensors_.entries()[plan_.pieces()[i].entry];
       if (reports[i].sum != sums[i])
-        return make_error(errc::checksum, entry.name, "its bytes are not those that were sent; the checksum",
-                          static_cast<i64>(reports[i].sum), static_cast<i64>(sums[i]), condition::c7_transport);
+        return make_error(errc::checksum, entry.name, different_sums(reports[i].sum, sums[i]), condition::c7_transport);
       if (reports[i].first_bad < 0 || statuses[entry.item] >= 0)
         continue;  // the learner has said that it is not finite
       const i64 element = static_cast<i64>(plan_.pieces()[i].from) * 8 / bit_width(entry.dtype) + reports[i].first_bad;

@@ -14,7 +14,7 @@ template <row_cast Cast, class In> struct avx2 : avx2_words {
   using casts = avx2_casts<Cast, In>;
   using octaves = avx2_octaves<Cast, In>;
 
-  static constexpr row_kernel<In> kernel() noexcept { return wide_kernel<avx2, Cast, In>(32); }
+  static constexpr row_kernel<In> kernel() noexcept { return wide_kernel<avx2, Cast, In>(32, false); }
 
   /// One row of a band: maxima of `seen`, codes of `cast` with the tables of the blocks, or both in turn, 32 elements
   /// each, so that one computes while the other waits for memory: in longer turns it runs out of what it may reorder.

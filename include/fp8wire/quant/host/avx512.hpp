@@ -14,11 +14,7 @@ template <row_cast Cast, class In> struct avx512 : avx512_words {
   using casts = avx512_casts<Cast, In>;
   using octaves = std::conditional_t<std::same_as<In, float>, avx2_octaves<Cast, float>, avx512_octaves<Cast>>;
 
-  static constexpr row_kernel<In> kernel() noexcept {
-    row_kernel<In> made = wide_kernel<avx512, Cast, In>(64);
-    made.amd_fetches = true;
-    return made;
-  }
+  static constexpr row_kernel<In> kernel() noexcept { return wide_kernel<avx512, Cast, In>(64, true); }
 
   /// As avx2::row, in turns of 64 elements.
   template <bool See, bool Codes>
@@ -141,8 +137,7 @@ template <row_cast Cast, class In> struct avx512 : avx512_words {
           if (Codes && __builtin_expect(!has_table(*block), 0)) return col;
           const auto table = table_of(*block);
           vector most = load(block->maxima);
-          i64 done = 0;
-          if (next64<See, Codes>(fixed, table, seen, cast, place, col, ahead, most)) done = 64;
+          i64 done = next64<See, Codes>(fixed, table, seen, cast, place, col, ahead, most) ? 64 : 0;
           if (done != 0 && next64<See, Codes>(fixed, table, seen, cast, place, col + 64, ahead, most)) done = 128;
           if constexpr (See) store(block->maxima, most);
           if (__builtin_expect(done != 128, 0)) return col + done;
@@ -174,10 +169,8 @@ template <row_cast Cast, class In> struct avx512 : avx512_words {
       see32(fixed, seen + col, most), see32(fixed, seen + col + 32, most);
     }
     if constexpr (Codes) {
-      if (ahead.hints) {
-        prefetch64<0>(cast + col + ahead.cast);
-        if constexpr (Cast.compare) __builtin_prefetch(place.before + col + ahead.before, 0, 0);
-      }
+      if (ahead.hints) prefetch64<0>(cast + col + ahead.cast);
+      if (Cast.compare && ahead.hints) __builtin_prefetch(place.before + col + ahead.before, 0, 0);
       vector codes;
       if (__builtin_expect(!codes64(fixed, table, cast + col, codes), 0)) return false;
       put(place.at<Cast>(col), codes);
@@ -196,10 +189,8 @@ template <row_cast Cast, class In> struct avx512 : avx512_words {
     if constexpr (See) {
       const constants fixed = make_constants();
       vector most = load(block.maxima);
-      for (i64 i = 0; i < vectors; i += 32) {
-        __builtin_prefetch(seen + col + i + ahead.seen, 0, 2);
-        see32(fixed, seen + col + i, most);
-      }
+      prefetch64<2>(seen + col + ahead.seen), prefetch64<2>(seen + col + ahead.seen + 64);
+      for (i64 i = 0; i < vectors; i += 32) see32(fixed, seen + col + i, most);
       if (vectors < count) {
         In padded[32] = {};
         __builtin_memcpy(padded, seen + col + vectors, sizeof(In) * static_cast<std::size_t>(count - vectors));

@@ -43,10 +43,7 @@ namespace FP8WIRE_CG {
 template <any_recipe Recipe, class In, bool Delta> class bands {
  public:
   bands(const row_kernel<In>& kernel, const host_job<Recipe, In, Delta>& work) noexcept
-      : kernel_(kernel),
-        work_(work),
-        block_cols_(block_extent(Recipe::block::cols, work.in.cols)),
-        hints_(!kernel.amd_fetches || !on_amd()) {
+      : kernel_(kernel), work_(work), block_cols_(block_extent(Recipe::block::cols, work.in.cols)) {
     // Blocks that begin between two of a body's lines would store half lines; those of 32 columns are not so wide.
     const bool between = Recipe::block::cols > 32 && kernel.alignment != 0 && block_cols_ % kernel.alignment != 0;
     streams_ = !between && streams(work.codes, kernel.alignment);
@@ -245,7 +242,7 @@ template <any_recipe Recipe, class In, bool Delta> class bands {
   const row_kernel<In>& kernel_;
   const host_job<Recipe, In, Delta>& work_;
   i64 block_cols_;
-  bool streams_, hints_;
+  bool streams_, hints_ = !kernel_.amd_fetches || !on_amd();
 };
 
 }  // namespace FP8WIRE_CG

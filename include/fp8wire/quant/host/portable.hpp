@@ -101,6 +101,7 @@ template <row_cast Cast, class In> struct portable {
             .take_largest = take_largest,
             .fence = fence,
             .alignment = 0,
+            .amd_fetches = false,
             .octaves = nullptr};
   }
 

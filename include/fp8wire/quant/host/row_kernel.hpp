@@ -71,7 +71,7 @@ template <class In> struct row_kernel {
   u32 (*take_largest)(block_state&) noexcept;
   void (*fence)() noexcept;
   i64 alignment;  // of a row that is streamed; 0: never
-  bool amd_fetches = false;  // so fast that on AMD's processors hints to fetch only stand in the way
+  bool amd_fetches;  // so fast that on AMD's processors hints to fetch only stand in the way
   i64 (*octaves)(const In* from, u8* codes, e8m0* scales, i64 blocks, int least, const octave_steps& steps,
                  bool streamed) noexcept;  // null where there is none
 };
@@ -104,7 +104,8 @@ template <row_cast Cast> void put_few(const u8* codes, code_place place, i64 cou
 }
 
 /// The table of a body that streams rows aligned to `alignment` bytes.
-template <class Body, row_cast Cast, class In> constexpr row_kernel<In> wide_kernel(i64 alignment) noexcept {
+template <class Body, row_cast Cast, class In>
+constexpr row_kernel<In> wide_kernel(i64 alignment, bool amd_fetches) noexcept {
   row_kernel<In> made = {.see = Body::template row<true, false>,
                          .cast = Body::template row<false, true>,
                          .both = Body::template row<true, true>,
@@ -112,6 +113,7 @@ template <class Body, row_cast Cast, class In> constexpr row_kernel<In> wide_ker
                          .take_largest = Body::take_largest,
                          .fence = Body::fence,
                          .alignment = alignment,
+                         .amd_fetches = amd_fetches,
                          .octaves = nullptr};
   if constexpr (Cast.direct) made.cast_direct = Body::casts::cast_direct;
   // What a 1x32 recipe looks like from here.
