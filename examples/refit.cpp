@@ -25,6 +25,9 @@ namespace {
 
 using namespace programs;
 
+/// What engines agree to.
+const fp8wire::u32 most_slots = fp8wire::engine_terms{}.slots;
+
 struct options {
   format_options format;
   std::string checkpoint, transport = "shm", commit = "staged", dump, plan, json;
@@ -66,7 +69,7 @@ void add_options(CLI::App& app, options& chosen) {
       ->capture_default_str();
   app.add_option("--slots", chosen.slots, "Buffers in flight (default: 2, or what the order of the tensors needs)")
       ->type_name("S")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(fp8wire::u32{1}, most_slots));
   app.add_option("--align", chosen.align, "Alignment of tensors in a buffer")
       ->type_name("A")
       ->check(whole_number(8, fp8wire::u64{1} << 30))
@@ -295,6 +298,11 @@ int refit(const options& asked) {
                                      .slots = asked.slots == 0 ? 2 : asked.slots};
   fp8wire::plan plan = must(fp8wire::make_plan(tensors, plan_options));
   if (const fp8wire::u32 needed = fp8wire::slots_needed(tensors, plan); needed > plan_options.slots) {
+    if (needed > most_slots)
+      refuse(
+          "parts of one engine parameter come so far apart that {} buffers are open at once, of {} at most; a larger "
+          "--buffer-bytes",
+          needed, most_slots);
     if (asked.slots != 0)
       refuse(
           "--slots {}: parts of one engine parameter come so far apart that {} buffers are open at once; --slots {}, "

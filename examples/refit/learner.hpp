@@ -115,8 +115,8 @@ inline fp8wire::error run_learner(const std::vector<source_tensor>& source, cons
       if (persistent.on() && one.quantized) {
         persistent.cast(i, threads);
         wrong = group.await(exported++);
-        if (!wrong)
-          wrong = sender->forward(one.spec.name, persistent.extents(i), persistent.codes(i), persistent.scales(i));
+        if (!wrong && !name.empty())
+          wrong = sender->forward(name, persistent.extents(i), persistent.codes(i), persistent.scales(i));
         continue;
       }
       const auto step = clock::now();

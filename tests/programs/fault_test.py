@@ -91,6 +91,12 @@ class Faults(support.Case):
         self.assertIn("engine 0 serves version 3", outcome.stderr)
         self.assertEqual(sorted(p.name for p in dumps.iterdir()), [f"engine0-v{v}.safetensors" for v in (1, 2, 3)])
 
+    def test_persistent_parameters_take_the_learners_faults(self):
+        for fault in ("partial-experts", "rename"):
+            said = run(REFIT, "--fp8-param", "on", "--rounds", 2, "--fault", fault, self.model)
+            self.assertEqual(said.returncode, 1, said.stderr)
+            self.assertIn("C3 ", said.stderr)
+
     def test_an_update_that_cannot_take_a_fault_says_so(self):
         outcome = run(REFIT, "--fault", "scale-255", self.model)  # FP32 scales have no 255
         self.assertEqual(outcome.returncode, 1)

@@ -408,6 +408,10 @@ class Refit(support.Case):
         self.good(REFIT, *small, "--fault", "none", "--slots", 3, apart)
         self.bad(1, ["--slots 2", "3 buffers", "--slots 3"], REFIT, *small, "--slots", 2, apart)
         self.assertEqual(json.loads(self.good(REFIT, "--rounds", 1, "--plan", "-", apart).stdout)["slots"], 2)
+        kept = {f"norms.{i}.weight": ("BF16", [4096], bytes(8192)) for i in range(1100)}
+        k_proj = f"{at}k_proj.weight"
+        far = self.save("far.safetensors", {k_proj: content[k_proj], **kept, **content})
+        self.bad(1, ["1024 at most", "--buffer-bytes"], REFIT, *small, far)
 
     def test_codes_are_nothing_to_start_from(self):
         codes = self.path("codes.safetensors")

@@ -32,21 +32,19 @@ inline placement placement_of(const plan& wire) {
 }
 
 /// Whether a tensor of that dtype can be viewed at `offset` of a buffer that begins at address `base`.
-/// Errors: wrong_offset (C7) with the offset and the next legal one, or with what the address leaves.
+/// Errors: wrong_offset (C7) with the offset and the next legal one.
 inline error check_offset(std::string_view tensor, dtype type, u64 offset, u64 base = 0) {
   const u64 width = bit_width(type) < 8 ? 1 : static_cast<u64>(bit_width(type)) / 8;
   if ((base + offset) % width == 0) return {};
-  if (base % width != 0)
-    return make_error(errc::wrong_offset, std::string(tensor),
-                      std::string("no ")
-                          .append(name_of(type))
-                          .append(" can be viewed in a buffer that begins between two of them; its address modulo ")
-                          .append(std::to_string(width)),
-                      static_cast<i64>(base % width), 0, condition::c7_transport);
   const u64 next = (base + offset + width - 1) / width * width - base;
-  return make_error(errc::wrong_offset, std::string(tensor),
-                    std::string("no ").append(name_of(type)).append(" can be viewed at that offset"),
-                    static_cast<i64>(offset), static_cast<i64>(next), condition::c7_transport);
+  std::string what = std::string("no ").append(name_of(type)).append(" can be viewed at that offset");
+  if (base % width != 0)
+    what.append(" of a buffer whose address modulo ")
+        .append(std::to_string(width))
+        .append(" is ")
+        .append(std::to_string(base % width));
+  return make_error(errc::wrong_offset, std::string(tensor), std::move(what), static_cast<i64>(offset),
+                    static_cast<i64>(next), condition::c7_transport);
 }
 
 /// Condition C7 of a placement: every tensor where its reader can view it, inside its buffer, over no other one.
