@@ -129,8 +129,11 @@ static bool is_later_expert(std::string_view name) {
 }
 
 learner_faults::learner_faults(const injected_fault& fault, const fw::manifest& tensors) : fault_(fault) {
-  for (std::size_t item = 0; item < tensors.items().size(); ++item)
-    experts_ = experts_ || is_later_expert(tensors.item_name(item));
+  for (std::size_t item = 0; item < tensors.items().size(); ++item) {
+    const std::string_view name = tensors.item_name(item);
+    experts_ = experts_ || is_later_expert(name);
+    if (fw::matches("**.experts.**", name) || !fw::matches("**.experts.**", last_)) last_ = name;
+  }
 }
 
 fw::u64 learner_faults::version_to_begin(fw::u64 version) const noexcept {
@@ -141,7 +144,7 @@ std::string_view learner_faults::name_of(fw::u64 version, std::size_t i, std::si
   if (!fault_.due(version)) return name;
   if (fault_.kind == fault::rename && i == count / 2) return renamed_ = std::string(name) + "_renamed";
   const bool expert = is_later_expert(name);
-  return fault_.kind == fault::partial_experts && (experts_ ? expert : i + 1 == count) ? std::string_view() : name;
+  return fault_.kind == fault::partial_experts && (experts_ ? expert : name == last_) ? std::string_view() : name;
 }
 
 fw::error learner_faults::half_way(fw::u64 version, std::size_t i, std::size_t count, any_sender& sender,

@@ -32,7 +32,8 @@ class learner_faults {
 
  private:
   injected_fault fault_;
-  bool experts_ = false;
+  bool experts_ = false;  // each in a tensor of its own
+  std::string last_;      // tensor, of experts where there are any
   std::string renamed_;
 };
 
