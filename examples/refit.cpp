@@ -300,14 +300,13 @@ int refit(const options& asked) {
   if (const fp8wire::u32 needed = fp8wire::slots_needed(tensors, plan); needed > plan_options.slots) {
     if (needed > most_slots)
       refuse(
-          "parts of one engine parameter come so far apart that {} buffers are open at once, of {} at most; a larger "
+          "parts of an engine parameter come so far apart that {} buffers are open at once, of {} at most; a larger "
           "--buffer-bytes",
           needed, most_slots);
     if (asked.slots != 0)
       refuse(
-          "--slots {}: parts of one engine parameter come so far apart that {} buffers are open at once; --slots {}, "
-          "or "
-          "a larger --buffer-bytes",
+          "--slots {}: parts of an engine parameter come so far apart that {} buffers are open at once; --slots {}, "
+          "or a larger --buffer-bytes",
           asked.slots, needed, needed);
     plan_options.slots = needed;
     plan = must(fp8wire::make_plan(tensors, plan_options));

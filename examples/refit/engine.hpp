@@ -9,11 +9,11 @@
 #include <fp8wire/wire/engine.hpp>
 #include <fp8wire/wire/host_store.hpp>
 
+#include "any_sender.hpp"
 #include "faults.hpp"
 #include "ranks.hpp"
 #include "reports.hpp"
 #include "served_dump.hpp"
-#include "any_sender.hpp"
 #include "update_source.hpp"
 
 namespace programs {

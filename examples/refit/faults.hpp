@@ -10,8 +10,8 @@
 #include <fp8wire/transport/shm.hpp>
 #include <fp8wire/wire/plan.hpp>
 
-#include "injected_fault.hpp"
 #include "any_sender.hpp"
+#include "injected_fault.hpp"
 
 namespace programs {
 

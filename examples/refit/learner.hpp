@@ -6,12 +6,12 @@
 
 #include "../common/options.hpp"
 #include "allocations.hpp"
+#include "any_sender.hpp"
 #include "faults.hpp"
 #include "fp8_param.hpp"
 #include "learner_group.hpp"
 #include "reports.hpp"
 #include "training.hpp"
-#include "any_sender.hpp"
 #include "update_source.hpp"
 
 namespace programs {

@@ -3,8 +3,8 @@
 """Headers on their own. Usage: headers_test.py COMPILER FLAG...
 
 Each header compiles alone and twice in a row. All that need the standard library only also compile together under
-macros that others define, and without exceptions and RTTI. What a header drags in is counted in lines of g++, which do
-not vary from run to run as seconds do.
+macros that others define, and without exceptions and RTTI. What a header drags in is counted in lines, which do not
+vary from run to run as seconds do.
 """
 import functools
 import pathlib
@@ -93,9 +93,7 @@ def problems(command, root):
                               ("without exceptions and RTTI", ["-fno-exceptions", "-fno-rtti"], together)):
         if said := compiler.check_syntax([*command, *extra], text):
             wrong.append(f"all headers {name}: {said}")
-    # Two compilers on one standard library count alike.
-    counted = [] if "clang" in command[0] else host
-    for header, said in zip(counted, compiler.each(lambda h: over_budget(tuple(command), h), counted)):
+    for header, said in zip(host, compiler.each(lambda h: over_budget(tuple(command), h), host)):
         if said:
             wrong.append(f"{header}: {said}")
     return wrong, skipped

@@ -13,11 +13,12 @@ import subprocess
 import sys
 import tempfile
 
-# -mfma: contraction is nothing to be seen without it, and -march=native may be an old machine.
 VARIANTS = [
-    ["-O0", "-fno-exceptions", "-fno-rtti"],
+    ["-O0"],
     ["-O2", "-ffast-math"],
-    ["-O3", "-march=native", "-mfma", "-ffp-contract=fast"],
+    ["-O2", "-ffp-contract=fast", "-mfma"],
+    ["-O3", "-march=native"],
+    ["-O1", "-fno-exceptions", "-fno-rtti"],
 ]
 
 

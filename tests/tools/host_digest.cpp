@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One hash for each of a few recipes, input types and vector bodies: what quantize and dequantize write for edge cases
-// and noise, and of some recipes quantize_delta, which casts alike. The lines of two builds are equal, or a flag moved
-// a byte.
+// One hash for each of a few recipes, input types and vector bodies: what quantize, quantize_delta and dequantize write
+// for edge cases and noise. The lines of two builds are equal, or a flag moved a byte.
 //   host_digest [--ftz]                                                   with FTZ and DAZ set before
 #include <cstdio>
 #include <cstring>
@@ -40,7 +39,7 @@ static u64 hash_of(const void* data, std::size_t bytes, u64 state) {
   return state;
 }
 
-template <any_recipe Recipe, class In, bool Delta> static u64 digest(isa body) {
+template <any_recipe Recipe, class In> static u64 digest(isa body) {
   const std::vector<float> exact = weights();
   std::vector<In> in(exact.size());
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = from_float<In>(exact[i]);
@@ -51,14 +50,12 @@ template <any_recipe Recipe, class In, bool Delta> static u64 digest(isa body) {
   const pair_view<Recipe> pair{dense(codes.data(), rows, cols), dense(scales.data(), down, across)};
   quantize<Recipe, In>(view, pair, Recipe::num.amax_floor, serial{}, body);
   u64 state = hash_of(codes.data(), codes.size(), 1);
-  if constexpr (Delta) {
-    std::vector<u8> before(codes.size());
-    for (std::size_t i = 0; i < codes.size(); ++i) before[i] = static_cast<u8>(codes[i] ^ (i % 11 == 0 ? 1 : 0));
-    quantize_delta<Recipe, In>(view, dense<const u8>(before.data(), rows, cols), pair,
-                               dense(changed.data(), rows, bitmap_cols(cols)), Recipe::num.amax_floor, serial{}, body);
-    state = hash_of(codes.data(), codes.size(), state);
-    state = hash_of(changed.data(), changed.size(), state);
-  }
+  std::vector<u8> before(codes.size());
+  for (std::size_t i = 0; i < codes.size(); ++i) before[i] = static_cast<u8>(codes[i] ^ (i % 11 == 0 ? 1 : 0));
+  quantize_delta<Recipe, In>(view, dense<const u8>(before.data(), rows, cols), pair,
+                             dense(changed.data(), rows, bitmap_cols(cols)), Recipe::num.amax_floor, serial{}, body);
+  state = hash_of(codes.data(), codes.size(), state);
+  state = hash_of(changed.data(), changed.size(), state);
   state = hash_of(scales.data(), scales.size() * sizeof(scales[0]), state);
   std::vector<bf16> narrow(in.size());
   std::vector<float> wide(in.size());
@@ -68,14 +65,14 @@ template <any_recipe Recipe, class In, bool Delta> static u64 digest(isa body) {
   return hash_of(wide.data(), wide.size() * sizeof(float), state);
 }
 
-template <class Preset, bool Delta = false> static void print() {
+template <class Preset> static void print() {
   const isa bodies[] = {isa::scalar, isa::portable, isa::avx2, isa::avx512};
   const char* names[] = {"scalar", "portable", "avx2", "avx512"};
   using recipe = typename Preset::recipe;
   for (int i = 0; i < 4; ++i) {
     if (!can_run(bodies[i])) continue;
-    const u64 f32_bytes = digest<recipe, float, Delta>(bodies[i]), bf16_bytes = digest<recipe, bf16, Delta>(bodies[i]),
-              f16_bytes = digest<recipe, fp16, Delta>(bodies[i]);
+    const u64 f32_bytes = digest<recipe, float>(bodies[i]), bf16_bytes = digest<recipe, bf16>(bodies[i]),
+              f16_bytes = digest<recipe, fp16>(bodies[i]);
     std::printf("%.*s %.*s %s %016llX %016llX %016llX\n", static_cast<int>(Preset::name.size()), Preset::name.data(),
                 static_cast<int>(Preset::scale.size()), Preset::scale.data(), names[i],
                 static_cast<unsigned long long>(f32_bytes), static_cast<unsigned long long>(bf16_bytes),
@@ -89,12 +86,12 @@ int main(int argc, char** argv) {
   }
   // A division, a multiplication, both roundings of a BF16 quotient, an fma that loses -0, flushed inputs, E5M2, one
   // row and 32 rows of a column.
-  print<presets::vllm_block, true>();
+  print<presets::vllm_block>();
   print<presets::te_block_pow2>();
   print<presets::te_block_e5m2>();
   print<presets::nemo_block>();
   print<presets::compressed_tensors_block>();
-  print<presets::te_mxfp8, true>();
+  print<presets::te_mxfp8>();
   print<presets::te_mxfp8_fma>();
   print<presets::flashinfer_mxfp8>();
   print<presets::te_row_block>();
